@@ -1,0 +1,5 @@
+"""`python -m hostdoctor` is the command `hostdoctor`."""
+
+from hostdoctor.cli.main import main
+
+main()

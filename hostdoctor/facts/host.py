@@ -1,0 +1,186 @@
+"""The rest of the host: kernel, IOMMU, processor, firmware, memory map, KFD, and what kind of machine it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One token of the kernel command line, split as the kernel splits it (lib/cmdline.c next_arg)."""
+
+    name: str
+    value: str | None
+    text: str  # as it stands on the line
+
+    @property
+    def key(self) -> str:
+        """The name with the kernel's equivalence of - and _ (parameq)."""
+        return self.name.replace("-", "_")
+
+
+class KernelVersion(msgspec.Struct, frozen=True, order=True):
+    """The upstream part of a release: 6.8.0-52-generic is (6, 8)."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+class Boot(msgspec.Struct, frozen=True):
+    """The running kernel and how it was started."""
+
+    release: str | Unknown = NOT_CAPTURED
+    version: KernelVersion | Unknown = NOT_CAPTURED
+    command_line: str | Unknown = NOT_CAPTURED
+    parameters: tuple[Parameter, ...] = ()
+    init_arguments: tuple[Parameter, ...] = ()  # after " -- ": they go to init
+    config: Mapping[str, str] | Unknown = NOT_CAPTURED  # CONFIG_X -> y, m, n or a value
+    config_source: str = ""
+    distribution: str | Unknown = NOT_CAPTURED  # PRETTY_NAME
+    distribution_id: str | Unknown = NOT_CAPTURED  # ID
+
+
+class Module(msgspec.Struct, frozen=True):
+    """A loaded kernel module and its readable parameters."""
+
+    name: str
+    parameters: Mapping[str, str]
+    version: str | None = None
+
+
+class Iommu(msgspec.Struct, frozen=True):
+    """Which remapping units are active: ivhd* (AMD), dmar* (Intel); empty where the IOMMU is off."""
+
+    units: tuple[str, ...] | Unknown = NOT_CAPTURED
+
+
+class Cpu(msgspec.Struct, frozen=True):
+    """The processor."""
+
+    vendor: str | Unknown = NOT_CAPTURED  # AuthenticAMD, GenuineIntel, ...
+    family: int | Unknown = NOT_CAPTURED
+    model: int | Unknown = NOT_CAPTURED
+    name: str | Unknown = NOT_CAPTURED
+    physical_bits: int | Unknown = NOT_CAPTURED
+    sockets: int | Unknown = NOT_CAPTURED
+    hypervisor_flag: bool | Unknown = NOT_CAPTURED
+
+    @property
+    def is_intel(self) -> bool:
+        """GenuineIntel."""
+        return self.vendor == "GenuineIntel"
+
+    @property
+    def is_amd(self) -> bool:
+        """AuthenticAMD (Hygon has its own vendor string)."""
+        return self.vendor == "AuthenticAMD"
+
+
+class Firmware(msgspec.Struct, frozen=True):
+    """DMI strings that need no root and hold no serial number."""
+
+    system_vendor: str | Unknown = NOT_CAPTURED
+    product_name: str | Unknown = NOT_CAPTURED
+    board_vendor: str | Unknown = NOT_CAPTURED
+    board_name: str | Unknown = NOT_CAPTURED
+    bios_vendor: str | Unknown = NOT_CAPTURED
+    bios_version: str | Unknown = NOT_CAPTURED
+    bios_date: str | Unknown = NOT_CAPTURED
+    chassis_type: str | Unknown = NOT_CAPTURED
+
+
+class Aperture(msgspec.Struct, frozen=True):
+    """A memory range that the firmware gave a root bus, both ends inclusive (/proc/iomem "PCI Bus 0000:17")."""
+
+    root: str
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from start to end."""
+        return self.end - self.start + 1
+
+
+class MemoryMap(msgspec.Struct, frozen=True):
+    """Root bus apertures."""
+
+    apertures: tuple[Aperture, ...] | Unknown = NOT_CAPTURED
+
+
+class Numa(msgspec.Struct, frozen=True):
+    """The host's memory nodes and automatic balancing between them."""
+
+    nodes: tuple[int, ...] | Unknown = NOT_CAPTURED
+    balancing: int | Unknown = NOT_CAPTURED  # kernel.numa_balancing: bit 0 balancing, bit 1 memory tiering
+
+
+class KfdLink(msgspec.Struct, frozen=True):
+    """A link KFD publishes, from accessor to owner."""
+
+    node_from: int
+    node_to: int
+    type: int  # 2 PCIe, 11 XGMI
+    flags: int
+    peer: bool  # from p2p_links rather than io_links
+    source: str
+
+
+class KfdNode(msgspec.Struct, frozen=True):
+    """One node of KFD's topology: a CPU, or a GPU with the PCI address it sits at."""
+
+    number: int
+    address: str | None  # None for a CPU
+    hive_id: int
+    gfx_target: int
+    firmware_version: int
+
+
+class Kfd(msgspec.Struct, frozen=True):
+    """AMD's compute driver's own view of the host."""
+
+    nodes: tuple[KfdNode, ...]
+    links: tuple[KfdLink, ...]
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What kind of machine this is.
+
+    `kind` is "bare-metal", "virtual-machine", "wsl" or Unknown; a container is told apart from it because it shows the
+    real PCI tree of whatever it runs on.
+    """
+
+    kind: str | Unknown
+    hypervisor: str = ""
+    container: str = ""  # "docker", "lxc", "container" ... or empty
+    evidence: tuple[tuple[str, str], ...] = ()
+    assumed_bare_metal: bool = False
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether PCI links, windows and the IOMMU seen here are a hypervisor's, and must not be judged."""
+        return self.kind in ("virtual-machine", "wsl") and not self.assumed_bare_metal
+
+
+class Host(msgspec.Struct, frozen=True):
+    """All facts of one host."""
+
+    environment: Environment
+    functions: Mapping[str, Function] | Unknown
+    gpu_facts: Mapping[str, GpuFacts] = {}
+    boot: Boot = Boot()
+    modules: Mapping[str, Module] | Unknown = NOT_CAPTURED
+    iommu: Iommu = Iommu()
+    cpu: Cpu = Cpu()
+    firmware: Firmware = Firmware()
+    memory_map: MemoryMap = MemoryMap()
+    numa: Numa = Numa()
+    kfd: Kfd | None | Unknown = NOT_CAPTURED
+    privileged: bool = True  # whether the evidence was read with enough rights for config space

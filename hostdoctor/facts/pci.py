@@ -1,0 +1,240 @@
+"""PCI functions, as the kernel's sysfs and their config space describe them.
+
+Addresses are always written with their domain ("0000:43:00.0", "10000:e1:00.0"), speeds are in GT/s, sizes in bytes.
+Sources: Linux drivers/pci/pci-sysfs.c and include/uapi/linux/pci_regs.h; PCI Express Base Specification, chapter 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+
+AMD, NVIDIA, INTEL, ATI = 0x1022, 0x10DE, 0x8086, 0x1002
+
+# Device/port type field of the PCI Express capabilities register.
+ENDPOINT, LEGACY_ENDPOINT, ROOT_PORT, UPSTREAM_PORT, DOWNSTREAM_PORT = 0, 1, 4, 5, 6
+PCIE_TO_PCI_BRIDGE, INTEGRATED_ENDPOINT = 7, 9
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One end of a link: what runs now and what this end could do.
+
+    A width of 0 is a link that is down. Speeds and widths that read as "Unknown", 0 GT/s or 255 are `Unknown`.
+    """
+
+    current_speed_gts: float | Unknown
+    current_width: int | Unknown
+    max_speed_gts: float | Unknown
+    max_width: int | Unknown
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """One base address register with an address, or known to want one.
+
+    `index` 6 is the expansion ROM and 7 to 12 are SR-IOV BARs, in the kernel's numbering.
+    """
+
+    index: int
+    kind: str  # "mem", "io" or "rom"
+    address: int
+    size_bytes: int  # 0 where a BAR has no address and its size is not known
+    is_64bit: bool
+    prefetchable: bool
+    assigned: bool
+
+    @property
+    def end(self) -> int:
+        """The last address, inclusive."""
+        return self.address + max(self.size_bytes, 1) - 1
+
+    @property
+    def is_virtual_function_bar(self) -> bool:
+        """Whether it belongs to the SR-IOV virtual functions rather than to this function."""
+        return self.index > 6
+
+
+class Window(msgspec.Struct, frozen=True):
+    """An address range a bridge passes on, both ends inclusive."""
+
+    kind: str  # "io", "mem" or "prefetchable"
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from start to end."""
+        return self.end - self.start + 1
+
+
+class Express(msgspec.Struct, frozen=True):
+    """The PCI Express capability, decoded."""
+
+    port_type: int
+    slot_implemented: bool
+    max_payload_supported_bytes: int
+    max_payload_bytes: int
+    max_read_request_bytes: int
+    max_speed_gts: float | Unknown
+    max_width: int
+    current_speed_gts: float | Unknown
+    current_width: int
+    target_speed_gts: float | Unknown
+    aspm_control: int
+    link_training: bool
+    atomic_routing: bool
+    atomic_32_completer: bool
+    atomic_64_completer: bool
+    atomic_128_completer: bool
+    atomic_requester_enabled: bool
+    atomic_egress_blocked: bool
+
+
+class Acs(msgspec.Struct, frozen=True):
+    """Access Control Services: the control bits in force and which the port has at all."""
+
+    capability: int
+    control: int
+
+    # Bits of the ACS capability and control registers (pci_regs.h PCI_ACS_*).
+    SOURCE_VALIDATION = 0x01
+    REQUEST_REDIRECT = 0x04
+    COMPLETION_REDIRECT = 0x08
+    UPSTREAM_FORWARDING = 0x10
+    EGRESS_CONTROL = 0x20
+    REDIRECT = REQUEST_REDIRECT | COMPLETION_REDIRECT | EGRESS_CONTROL
+
+    @property
+    def redirects(self) -> bool:
+        """Whether peer requests leave for the root complex (drivers/pci/p2pdma.c pci_bridge_has_acs_redir)."""
+        return bool(self.control & self.REDIRECT)
+
+
+class ResizableBar(msgspec.Struct, frozen=True):
+    """One entry of the Resizable BAR capability."""
+
+    bar_index: int
+    size_bytes: int
+    sizes_bytes: tuple[int, ...]
+
+
+class Sriov(msgspec.Struct, frozen=True):
+    """The SR-IOV capability of a physical function."""
+
+    total_vfs: int
+    num_vfs: int
+
+
+class Aer(msgspec.Struct, frozen=True):
+    """Sticky status bits of Advanced Error Reporting."""
+
+    uncorrectable_status: int
+    correctable_status: int
+
+
+class Dpc(msgspec.Struct, frozen=True):
+    """Downstream Port Containment: whether the port has shut its link, and why."""
+
+    triggered: bool
+    reason: int
+
+
+class ConfigFacts(msgspec.Struct, frozen=True):
+    """What config space says; `None` where the function has no such capability."""
+
+    express: Express | None | Unknown = None
+    acs: Acs | None | Unknown = None
+    aer: Aer | None | Unknown = None
+    resizable_bars: tuple[ResizableBar, ...] | Unknown = ()
+    sriov: Sriov | None | Unknown = None
+    dpc: Dpc | None | Unknown = None
+    bar_registers: tuple[int, ...] = ()
+    secondary_bus: int | None = None
+    subordinate_bus: int | None = None
+    header_type: int | None = None
+    revision: int | None = None
+    # Why the function answers like one that is gone ("reads as all ones", "header type 7f"), or empty.
+    lost: str = ""
+
+
+class Power(msgspec.Struct, frozen=True):
+    """Runtime power management, as it was before anything else was read."""
+
+    runtime_status: str | Unknown = NOT_CAPTURED  # active, suspended, suspending, resuming, error, unsupported
+    state: str | Unknown = NOT_CAPTURED  # D0, D1, D2, D3hot, D3cold, unknown, error
+
+    @property
+    def asleep(self) -> bool:
+        """Whether reading the device could wake it."""
+        return self.runtime_status in ("suspended", "suspending") or self.state in ("D3cold", "D3hot")
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One PCI function."""
+
+    address: str
+    vendor: int
+    device: int
+    class_code: int  # 24 bits: class, subclass, programming interface
+    subsystem_vendor: int = 0
+    subsystem_device: int = 0
+    driver: str | None | Unknown = None
+    parent: str | None | Unknown = None  # address of the bridge directly above; None on a root bus
+    root: str | Unknown = NOT_CAPTURED  # the root bus, "0000:17"
+    bars: tuple[Bar, ...] | Unknown = NOT_CAPTURED
+    windows: tuple[Window, ...] = ()
+    numa_node: int | Unknown = NOT_CAPTURED
+    link: Link | None | Unknown = NOT_CAPTURED
+    config: ConfigFacts | Unknown = NOT_CAPTURED
+    power: Power = Power()
+    iommu_group: str | None | Unknown = NOT_CAPTURED
+    iommu_type: str | None | Unknown = NOT_CAPTURED  # identity, DMA, DMA-FQ, blocked, unmanaged; None without IOMMU
+    dma_mask_bits: int | Unknown = NOT_CAPTURED
+    is_virtual_function: bool = False
+    origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0"
+
+    @property
+    def id(self) -> str:
+        """Vendor and device, "1002:73a1"."""
+        return f"{self.vendor:04x}:{self.device:04x}"
+
+    @property
+    def base_class(self) -> int:
+        """The class byte: 0x03 display, 0x06 bridge, 0x12 accelerator."""
+        return self.class_code >> 16
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether it is a PCI-to-PCI bridge, so that functions can lie below it."""
+        return self.class_code >> 8 == 0x0604
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it was runtime suspended when it was looked at."""
+        return self.power.asleep
+
+    @property
+    def express(self) -> Express | None | Unknown:
+        """The PCI Express capability."""
+        return self.config if isinstance(self.config, Unknown) else self.config.express
+
+    @property
+    def acs(self) -> Acs | None | Unknown:
+        """The ACS capability."""
+        return self.config if isinstance(self.config, Unknown) else self.config.acs
+
+    def source(self, attribute: str) -> str:
+        """Where a fact of this function stands, for evidence: the file of that sysfs attribute."""
+        return f"{self.origin}/{attribute}"
+
+
+class GpuFacts(msgspec.Struct, frozen=True):
+    """What the GPU's driver shows of it in sysfs."""
+
+    vram_bytes: int | Unknown = NOT_CAPTURED
+    visible_vram_bytes: int | Unknown = NOT_CAPTURED
+    busy_percent: int | Unknown = NOT_CAPTURED
+    link_levels: str | Unknown = NOT_CAPTURED  # pp_dpm_pcie
+    bar_sizes_bytes: Mapping[int, tuple[int, ...]] = {}  # by BAR index, of the resourceN_resize files
