@@ -1,0 +1,263 @@
+"""Reading what a driver serves, without being at its mercy.
+
+A sick GPU can block a read for ever, and nothing ends a process that is stuck in the kernel. So such files are read by
+one forked child. It runs the reader itself and sends each answer as it comes; the parent then runs the same reader over
+those answers. What the child did not reach before the deadline answers `timed-out`, and the file it hung on is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Literal, Union
+
+import msgspec
+
+from hostdoctor.evidence.protocol import (
+    ATTRIBUTE_LIMIT,
+    FILE_LIMIT,
+    Directory,
+    Evidence,
+    Opened,
+    Problem,
+    Read,
+    Unreadable,
+)
+
+# What was read, or (as a dict) why it could not be.
+_Answer = Union[bytes, str, bool, list[str], dict[str, str]]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[str, object]).decode
+_BEGIN = "begin"
+_CHUNK = 1 << 16
+
+
+class _Error(msgspec.Struct, frozen=True):
+    path: str
+    problem: Problem
+    detail: str
+
+
+class _PathDirectory:
+    """A folder of an evidence that is asked by whole paths."""
+
+    __slots__ = ("_evidence", "path")
+
+    def __init__(self, evidence: _Asked, path: str) -> None:
+        self._evidence = evidence
+        self.path = path
+
+    def read(self, name: str, limit: int = ATTRIBUTE_LIMIT) -> bytes:
+        return self._evidence.read(f"{self.path}/{name}", limit)
+
+    def link(self, name: str) -> str:
+        return self._evidence.link(f"{self.path}/{name}")
+
+    def names(self, name: str = ".") -> list[str]:
+        return self._evidence.names(self.path if name == "." else f"{self.path}/{name}")
+
+    def open(self, name: str) -> Opened:
+        return self._evidence.open(f"{self.path}/{name}")
+
+
+class _PathOpened:
+    __slots__ = ("_evidence", "_path")
+
+    def __init__(self, evidence: _Asked, path: str) -> None:
+        self._evidence = evidence
+        self._path = path
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        answer = self._evidence.ask(f"at {offset} {size} {self._path}", self._path)
+        return answer if isinstance(answer, bytes) else b""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Asked:
+    """An evidence all of whose answers pass through `ask`."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.kind = evidence.kind
+        self.sources = evidence.sources
+        self.reads: list[Read] = []
+        self._evidence = evidence
+
+    def ask(self, question: str, path: str) -> _Answer:
+        raise NotImplementedError
+
+    def read(self, path: str, limit: int = FILE_LIMIT) -> bytes:
+        answer = self.ask(f"read {limit} {path}", path)
+        return answer if isinstance(answer, bytes) else b""
+
+    def names(self, path: str) -> list[str]:
+        answer = self.ask(f"names {path}", path)
+        return answer if isinstance(answer, list) else []
+
+    def link(self, path: str) -> str:
+        return str(self.ask(f"link {path}", path))
+
+    def open(self, path: str) -> Opened:
+        self.ask(f"open {path}", path)
+        return _PathOpened(self, path)
+
+    def directory(self, path: str) -> Directory:
+        self.ask(f"directory {path}", path)
+        return _PathDirectory(self, path)
+
+    def shown(self, path: str) -> str:
+        return self._evidence.shown(path)
+
+
+class _Teller(_Asked):
+    """In the child: asks the real evidence and sends each answer to the parent."""
+
+    def __init__(self, evidence: Evidence, pipe: int) -> None:
+        super().__init__(evidence)
+        self._pipe = pipe
+        self._pending = b""
+        self._opened: dict[str, Opened] = {}
+
+    def ask(self, question: str, path: str) -> _Answer:
+        self._send(_BEGIN, path)
+        try:
+            answer = self._real(question, path)
+        except Unreadable as error:
+            self._keep(question, {"path": error.path, "problem": error.problem, "detail": error.detail})
+            raise
+        self._keep(question, answer)
+        return answer
+
+    def _real(self, question: str, path: str) -> _Answer:
+        verb, *words = question[: len(question) - len(path)].split()
+        if verb == "read":
+            return self._evidence.read(path, int(words[0]))
+        if verb == "names":
+            return self._evidence.names(path)
+        if verb == "link":
+            return self._evidence.link(path)
+        if verb == "at":
+            return self._opened[path].read_at(int(words[0]), int(words[1]))
+        folder, _, name = path.rpartition("/")
+        if verb == "open":
+            self._opened[path] = self._evidence.directory(folder).open(name)
+        else:
+            self._evidence.directory(path)
+        return True
+
+    def _keep(self, question: str, answer: _Answer) -> None:
+        """Hold an answer back until the next question, so that both leave in one write."""
+        frame = _encode((question, answer))
+        self._pending += len(frame).to_bytes(4, "little") + frame
+
+    def _send(self, question: str, answer: _Answer) -> None:
+        self._keep(question, answer)
+        while self._pending:
+            self._pending = self._pending[os.write(self._pipe, self._pending) :]
+
+    def finish(self) -> None:
+        self._send(_BEGIN, "")
+
+
+class _Told(_Asked):
+    """In the parent: gives the answers that came from the child."""
+
+    def __init__(self, evidence: Evidence, answers: dict[str, object], reason: str) -> None:
+        super().__init__(evidence)
+        self.reads = evidence.reads
+        self._answers = answers
+        self._reason = reason
+
+    def ask(self, question: str, path: str) -> _Answer:
+        answer = self._answers.get(question)
+        if answer is None:
+            self.reads.append(("", path, "timed-out"))
+            raise Unreadable(path, "timed-out", self._reason)
+        is_read = question.startswith(("read", "open"))
+        if isinstance(answer, dict):
+            error = msgspec.convert(answer, _Error)
+            if is_read:
+                self.reads.append(("", path, error.problem))
+            raise Unreadable(error.path, error.problem, error.detail)
+        if is_read:
+            self.reads.append(("", path, None))
+        return answer  # type: ignore[return-value]  # it is what our own child sent
+
+
+class GuardedRead:
+    """A reader at work in a child process."""
+
+    def __init__(self, evidence: Evidence, reader: Callable[[Evidence], object], deadline_s: float) -> None:
+        """Start the child; `deadline_s` counts from now."""
+        self._evidence = evidence
+        self._ends = time.monotonic() + deadline_s
+        self._deadline_s = deadline_s
+        self.hung_on = ""
+        self._pipe, writing = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            self._run_child(reader, writing)
+        os.close(writing)
+
+    def _run_child(self, reader: Callable[[Evidence], object], pipe: int) -> None:
+        status = 1
+        try:
+            os.close(self._pipe)
+            teller = _Teller(self._evidence, pipe)
+            reader(teller)
+            teller.finish()
+            status = 0
+        finally:
+            # Nothing of the parent's may run twice: no exit handlers, no flushing of its output.
+            os._exit(status)
+
+    def answers(self) -> Evidence:
+        """Wait for the child, at most until the deadline, and return an evidence that holds what it read."""
+        data, ended = self._collect()
+        answers: dict[str, object] = {}
+        at = 0
+        while at + 4 <= len(data):
+            size = int.from_bytes(data[at : at + 4], "little")
+            if at + 4 + size > len(data):
+                break
+            question, answer = _decode(data[at + 4 : at + 4 + size])
+            if question == _BEGIN:
+                self.hung_on = str(answer)
+            else:
+                answers[question] = answer
+            at += 4 + size
+        self._end_child(ended)
+        why = f"reading /{self.hung_on} did not end within {self._deadline_s:g} s" if self.hung_on else "not reached"
+        return _Told(self._evidence, answers, why)
+
+    def _collect(self) -> tuple[bytes, bool]:
+        parts: list[bytes] = []
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        try:
+            while (left := self._ends - time.monotonic()) > 0:
+                if poll.poll(max(1, int(left * 1000))):
+                    part = os.read(self._pipe, _CHUNK)
+                    if not part:
+                        return b"".join(parts), True
+                    parts.append(part)
+        except BaseException:
+            self._end_child(ended=False)
+            raise
+        return b"".join(parts), False
+
+    def _end_child(self, ended: bool) -> None:
+        """Reap the child; one that is stuck in the kernel is killed and left behind."""
+        with contextlib.suppress(OSError):
+            os.close(self._pipe)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            if not ended:
+                os.kill(self._child, signal.SIGKILL)
+            options: Literal[0] | int = 0 if ended else os.WNOHANG
+            os.waitpid(self._child, options)
