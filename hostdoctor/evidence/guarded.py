@@ -13,7 +13,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import Literal, Union
+from typing import Literal
 
 import msgspec
 
@@ -29,7 +29,7 @@ from hostdoctor.evidence.protocol import (
 )
 
 # What was read, or (as a dict) why it could not be.
-_Answer = Union[bytes, str, bool, list[str], dict[str, str]]
+_Answer = bytes | str | bool | list[str] | dict[str, str]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, object]).decode
