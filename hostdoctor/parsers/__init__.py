@@ -1,0 +1,1 @@
+"""Pure, total readers of one format each: text or bytes in, facts out, never an exception for bad input."""
