@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from hostdoctor.facts.unknown import Unknown
+
 if TYPE_CHECKING:
     from hostdoctor.view import View
 
@@ -48,6 +50,19 @@ class Finding(msgspec.Struct, frozen=True):
     help: str = ""  # of an unknown: what would make it known
 
 
+def cost_of(have_gbs: float | Unknown, could_have_gbs: float | Unknown) -> Cost | None:
+    """The cost of a slow link, in GB/s each way; None where one of the two is not known."""
+    if isinstance(have_gbs, Unknown) or isinstance(could_have_gbs, Unknown):
+        return None
+    text = f"{have_gbs:.1f} GB/s each way instead of {could_have_gbs:.1f}"
+    return Cost(text, round(have_gbs, 2), round(could_have_gbs, 2))
+
+
+def unjudged(check: str, subject: tuple[str, ...], what: str, why: Unknown, evidence: tuple[Evidence, ...] = ()) -> Finding:
+    """The finding of a check that lacks a fact: what was not judged, why, and what would help."""
+    return Finding(check, "unknown", subject, f"{what} not judged: {why.reason}", evidence=evidence, help=why.help)
+
+
 class Check(msgspec.Struct, frozen=True):
     """A check: its texts and the pure function from facts to findings.
 
@@ -61,7 +76,9 @@ class Check(msgspec.Struct, frozen=True):
         sources: the authorities of its rule.
         remedies: ids of knowledge/remedies.toml it may name.
         judge: from the facts to the findings; must not read, print or change anything.
+        nothing: what is said where the check finds nothing to judge.
         bare_metal_only: in a guest it is not run and reported as not applicable.
+        needs_pci: without any PCI function in the evidence it is not run and reported as unknown.
     """
 
     id: str
@@ -73,4 +90,6 @@ class Check(msgspec.Struct, frozen=True):
     sources: tuple[str, ...]
     judge: Callable[[View], Iterable[Finding]]
     remedies: tuple[str, ...] = ()
+    nothing: str = "no discrete GPU here"
     bare_metal_only: bool = True
+    needs_pci: bool = True

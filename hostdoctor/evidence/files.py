@@ -137,6 +137,14 @@ class FileDirectory:
         self._evidence.reads.append((self.path, name, None))
         return _OpenedFile(descriptor)
 
+    def folder(self, name: str) -> FileDirectory:
+        """See Directory."""
+        path = f"{self.path}/{name}"
+        try:
+            return FileDirectory(self._evidence, os.open(name, _DIRECTORY, dir_fd=self.descriptor), path)
+        except OSError as error:
+            raise _unreadable(path, error) from None
+
     def close(self) -> None:
         """Let go of the folder."""
         os.close(self.descriptor)
@@ -225,14 +233,6 @@ class FileEvidence:
     def directory(self, path: str) -> FileDirectory:
         """See Evidence."""
         return FileDirectory(self, self.open_folder(path), path)
-
-    def child(self, parent: FileDirectory | None, name: str, path: str) -> FileDirectory:
-        """A folder directly below an open one, or below the root; it must not be a link."""
-        try:
-            descriptor = os.open(name, _DIRECTORY, dir_fd=parent.descriptor if parent else self._root)
-        except OSError as error:
-            raise _unreadable(path, error) from None
-        return FileDirectory(self, descriptor, path)
 
     def flattened_link(self, folder: int, name: str, path: str) -> str:
         """The target of a link that an archive has turned into a small file with its text.

@@ -64,6 +64,12 @@ class _PathDirectory:
     def open(self, name: str) -> Opened:
         return self._evidence.open(f"{self.path}/{name}")
 
+    def folder(self, name: str) -> Directory:
+        return self._evidence.directory(f"{self.path}/{name}")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 class _PathOpened:
     __slots__ = ("_evidence", "_path")

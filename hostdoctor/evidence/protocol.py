@@ -72,6 +72,12 @@ class Directory(Protocol):
     def open(self, name: str) -> Opened:
         """A file to be read in pieces; raises Unreadable."""
 
+    def folder(self, name: str) -> Directory:
+        """The folder of that name in this one, which must not be a link; raises Unreadable."""
+
+    def close(self) -> None:
+        """Let go of the folder."""
+
 
 class Evidence(Protocol):
     """A host's files."""

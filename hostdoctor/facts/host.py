@@ -182,5 +182,5 @@ class Host(msgspec.Struct, frozen=True):
     firmware: Firmware = Firmware()
     memory_map: MemoryMap = MemoryMap()
     numa: Numa = Numa()
-    kfd: Kfd | None | Unknown = NOT_CAPTURED
+    kfd: Kfd | Unknown | None = NOT_CAPTURED
     privileged: bool = True  # whether the evidence was read with enough rights for config space

@@ -144,12 +144,12 @@ class Dpc(msgspec.Struct, frozen=True):
 class ConfigFacts(msgspec.Struct, frozen=True):
     """What config space says; `None` where the function has no such capability."""
 
-    express: Express | None | Unknown = None
-    acs: Acs | None | Unknown = None
-    aer: Aer | None | Unknown = None
+    express: Express | Unknown | None = None
+    acs: Acs | Unknown | None = None
+    aer: Aer | Unknown | None = None
     resizable_bars: tuple[ResizableBar, ...] | Unknown = ()
-    sriov: Sriov | None | Unknown = None
-    dpc: Dpc | None | Unknown = None
+    sriov: Sriov | Unknown | None = None
+    dpc: Dpc | Unknown | None = None
     bar_registers: tuple[int, ...] = ()
     secondary_bus: int | None = None
     subordinate_bus: int | None = None
@@ -180,17 +180,17 @@ class Function(msgspec.Struct, frozen=True):
     class_code: int  # 24 bits: class, subclass, programming interface
     subsystem_vendor: int = 0
     subsystem_device: int = 0
-    driver: str | None | Unknown = None
-    parent: str | None | Unknown = None  # address of the bridge directly above; None on a root bus
+    driver: str | Unknown | None = None
+    parent: str | Unknown | None = None  # address of the bridge directly above; None on a root bus
     root: str | Unknown = NOT_CAPTURED  # the root bus, "0000:17"
     bars: tuple[Bar, ...] | Unknown = NOT_CAPTURED
     windows: tuple[Window, ...] = ()
     numa_node: int | Unknown = NOT_CAPTURED
-    link: Link | None | Unknown = NOT_CAPTURED
+    link: Link | Unknown | None = NOT_CAPTURED
     config: ConfigFacts | Unknown = NOT_CAPTURED
     power: Power = Power()
-    iommu_group: str | None | Unknown = NOT_CAPTURED
-    iommu_type: str | None | Unknown = NOT_CAPTURED  # identity, DMA, DMA-FQ, blocked, unmanaged; None without IOMMU
+    iommu_group: str | Unknown | None = NOT_CAPTURED
+    iommu_type: str | Unknown | None = NOT_CAPTURED  # identity, DMA, DMA-FQ, blocked, unmanaged; None without IOMMU
     dma_mask_bits: int | Unknown = NOT_CAPTURED
     is_virtual_function: bool = False
     origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0"
@@ -216,12 +216,12 @@ class Function(msgspec.Struct, frozen=True):
         return self.power.asleep
 
     @property
-    def express(self) -> Express | None | Unknown:
+    def express(self) -> Express | Unknown | None:
         """The PCI Express capability."""
         return self.config if isinstance(self.config, Unknown) else self.config.express
 
     @property
-    def acs(self) -> Acs | None | Unknown:
+    def acs(self) -> Acs | Unknown | None:
         """The ACS capability."""
         return self.config if isinstance(self.config, Unknown) else self.config.acs
 

@@ -9,8 +9,8 @@ import msgspec
 T = TypeVar("T")
 
 
-class Unknown(msgspec.Struct, frozen=True, tag_field="unknown", tag=True):
-    """Stands in the place of a value.
+class Unknown(msgspec.Struct, frozen=True, omit_defaults=True, rename={"reason": "unknown"}):
+    """Stands in the place of a value; in JSON an object with the reason under "unknown".
 
     Attributes:
         reason: why it is not known, as the end of a sentence ("needs root", "not in this capture").

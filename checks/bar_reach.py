@@ -1,0 +1,122 @@
+"""Whether the GPUs can address each other's BARs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor import p2p, wording
+from hostdoctor.facts.pci import ATI, Bar, Function
+from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.findings import Check, Cost, Finding, unjudged
+from hostdoctor.view import View
+
+ID = "bar-reach"
+
+# Where Intel server firmware can put the base of 64-bit MMIO, and what is meant by it (Supermicro X11 and the Cisco UCS
+# tokens of the same reference option list these values); the highest that leaves room below each limit.
+_MMIO_BASES = ((44, "4T"), (40, "512G"))
+
+
+def judge(view: View) -> Iterator[Finding]:
+    """One finding for each GPU that others might access."""
+    for owner in (*view.amd_gpus, *view.nvidia_gpus):
+        peers = [gpu for gpu in view.gpus_of(owner.vendor) if gpu is not owner]
+        if owner.vendor != ATI:
+            peers = [peer for peer in peers if p2p.same_nvidia_chip(owner, peer)]
+        if peers:
+            yield _judge_owner(view, owner, peers)
+
+
+def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
+    reaches = [(peer, p2p.reach(view, peer, owner)) for peer in peers]
+    failing = [(peer, reach) for peer, reach in reaches if reach.state == "fails"]
+    if failing and owner.vendor == ATI:
+        return _out_of_reach(view, owner, failing)
+    unknown = next((reach for _, reach in reaches if reach.state == "unknown"), None)
+    if unknown is not None or failing:
+        text = unknown.text if unknown else failing[0][1].text
+        evidence = unknown.evidence if unknown else failing[0][1].evidence
+        return unjudged(ID, (owner.address,), "reach of its BAR", Unknown(text), evidence)
+    mapped = next((reach for _, reach in reaches if "beyond" in reach.text), None)
+    if mapped is not None:
+        title = "its BAR lies beyond the address bits of its peers, and only the IOMMU maps it"
+        explanation = f"{mapped.text}. It works, but ends if the GPUs are passed through (iommu=pt)."
+        return Finding(
+            ID,
+            "info",
+            (owner.address,),
+            title,
+            explanation,
+            evidence=mapped.evidence,
+            remedies=("iommu-translate-until-moved", "firmware-mmio-below-dma-limit"),
+        )
+    bits = min(known(p2p.mask_bits(peer)[0], 64) for peer in peers)
+    title = f"its BAR lies within the {bits} bits its peers address"
+    return Finding(ID, "ok", (owner.address,), title, evidence=reaches[0][1].evidence)
+
+
+def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p.Condition]]) -> Finding:
+    bar = p2p.vram_bar(owner)
+    assert isinstance(bar, Bar)  # noqa: S101  a reach that fails has compared an address
+    bits = min(known(p2p.mask_bits(peer)[0], 64) for peer, _ in failing)
+    lowest = min(_address(gpu) for gpu in view.gpus_of(owner.vendor) if _address(gpu) >> bits)
+    names = wording.listed((peer.address for peer, _ in failing), 8)
+    needs = bar.end.bit_length()
+    base = next((text for limit, text in _MMIO_BASES if bits >= limit), "256G")
+    return Finding(
+        ID,
+        "failure",
+        (owner.address,),
+        f"the firmware put the BARs at {wording.tebibytes(lowest)}, beyond the {bits} bits the GPUs address",
+        f"BAR{bar.index} of {owner.address} lies at {bar.address:#x}-{bar.end:#x}, which needs {needs} address bits; "
+        f"{names} put{'s' if len(failing) == 1 else ''} only {bits} on the bus ({wording.size(1 << bits)}). So P2P to it "
+        "is refused, and every copy between these GPUs goes through host memory. 64-bit MMIO must begin at "
+        f"{base} or so, so that base and sizes of all BARs end below {wording.size(1 << bits)}; "
+        f"a base of {wording.tebibytes(1 << bits).replace(' TiB', 'T')} is already too high.{_about_iommu(view)}",
+        evidence=tuple(evidence for _, reach in failing for evidence in reach.evidence)[:4],
+        cost=Cost(
+            "no direct copies between these GPUs; tensor parallel needs them in every layer, layer parallel only between stages"
+        ),
+        remedies=("firmware-mmio-below-dma-limit",),
+        next=f"in the firmware: MMIO High Base {_tera(lowest)} -> {base} (on boards without that setting, the one "
+        "that places 64-bit MMIO)",
+    )
+
+
+def _address(gpu: Function) -> int:
+    bar = p2p.vram_bar(gpu)
+    return bar.address if isinstance(bar, Bar) else 0
+
+
+def _tera(address: int) -> str:
+    """As firmware menus write it: the base lies at or below the lowest BAR."""
+    return wording.tebibytes(address).replace(" TiB", "T").replace(" GiB", "G")
+
+
+def _about_iommu(view: View) -> str:
+    version = view.host.boot.version
+    if isinstance(version, Unknown) or version >= p2p.REMAP_SINCE:
+        return ""
+    return f" Kernel {version} cannot let the IOMMU map it instead; kernels from {p2p.REMAP_SINCE} on can."
+
+
+CHECK = Check(
+    id=ID,
+    subject="GPU",
+    summary="Every GPU's memory BAR lies where the other GPUs can address it.",
+    looks_at="The address of each memory BAR, the DMA mask of every other GPU of the same vendor (dma_mask_bits, else by "
+    "generation), the IOMMU mode and the kernel version.",
+    why="AMD GPUs address 40, 44 or 48 bits by generation. Server firmware often places BARs at 56 TiB, which needs 46: "
+    "then no GPU can reach another and every copy is staged through host memory.",
+    decides="A failure where a BAR lies beyond a peer's mask and nothing maps it; info where the peer reaches it only "
+    "through a translating IOMMU (kernel 6.12 and later); ok within reach. Each direction has its own mask.",
+    sources=(
+        "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_is_peer_accessible",
+        "Linux drivers/gpu/drm/amd/amdgpu/gmc_v*.c: DMA mask of each generation",
+        "AMD, ROCm documentation, how-to/Bar-Memory",
+        "NVIDIA open-gpu-kernel-modules, hwproject.h: physical address width of each generation",
+    ),
+    judge=judge,
+    remedies=("firmware-mmio-below-dma-limit", "iommu-translate-until-moved"),
+    nothing="no two GPUs here that could do P2P with each other",
+)

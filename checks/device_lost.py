@@ -1,0 +1,79 @@
+"""Functions that no longer answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor import wording
+from hostdoctor.facts.pci import Function
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.findings import Check, Evidence, Finding
+from hostdoctor.view import View
+
+ID = "device-lost"
+
+
+def judge(view: View) -> Iterator[Finding]:
+    """One finding a lost function, or one for all."""
+    functions = view.topology.functions.values()
+    lost = [function for function in functions if not isinstance(function.config, Unknown) and function.config.lost]
+    for function in lost:
+        yield _lost(view, function)
+    if not lost:
+        asleep = [function.address for function in functions if function.asleep]
+        text = f"; {wording.count(len(asleep), 'sleeping function')} left alone" if asleep else ""
+        yield Finding(ID, "ok", (), f"every function that was asked answers{text}")
+
+
+def _lost(view: View, function: Function) -> Finding:
+    reason = "" if isinstance(function.config, Unknown) else function.config.lost
+    evidence = (Evidence(function.source("config"), reason), *_power_evidence(function))
+    name = f"{function.address} [{function.id}]"
+    if isinstance(function.power.runtime_status, Unknown) and function.power.state not in ("D0", "D1", "D2"):
+        return Finding(
+            ID,
+            "unknown",
+            (function.address,),
+            f"{name} {reason}: lost, or powered off to save energy (D3cold)",
+            "Both look the same from outside; the power state is not in this evidence.",
+            evidence=evidence,
+            help="wake the device by using it, then look again",
+        )
+    below = [gpu.address for gpu in view.gpus if function in view.topology.above(gpu)]
+    also = f" The GPU {wording.listed(below)} lies below it." if below else ""
+    return Finding(
+        ID,
+        "failure",
+        (function.address,),
+        f"{name} no longer answers: it {reason}",
+        "The kernel still lists the function and counts it as awake, but nothing answers on the bus: its link went "
+        f"down, it lost power, or its firmware hangs.{also}",
+        "certain",
+        evidence,
+        remedies=("check-power-and-seating",),
+        next="read the kernel log for the moment it went, check power cables and seating, then power cycle the host",
+    )
+
+
+def _power_evidence(function: Function) -> tuple[Evidence, ...]:
+    status = function.power.runtime_status
+    return () if isinstance(status, Unknown) else (Evidence(function.source("power/runtime_status"), status),)
+
+
+CHECK = Check(
+    id=ID,
+    subject="function",
+    summary="Every function the kernel lists still answers.",
+    looks_at="The first bytes of config space of every function that is awake.",
+    why="A GPU that fell off the bus fails every program that touches it, and can hang the scan of others.",
+    decides="A failure where an awake function reads as all ones or has header type 7f; unknown where it may be powered "
+    "off (D3cold), which looks the same. Sleeping functions are not read, since that would wake them.",
+    sources=(
+        "PCI Express Base Specification 6.0, 2.3.2: a request nobody completes reads as all ones",
+        "Linux drivers/pci/probe.c pci_bus_generic_read_dev_vendor_id, include/linux/pci.h PCI_ERROR_RESPONSE",
+    ),
+    judge=judge,
+    remedies=("check-power-and-seating",),
+    nothing="no functions",
+    bare_metal_only=True,
+)

@@ -1,0 +1,156 @@
+"""The domain type in force for each GPU, and whether it suits the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor import knowledge, p2p, wording
+from hostdoctor.facts.pci import ATI, NVIDIA, Function
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.view import View
+
+ID = "iommu-mode"
+
+_MEANING = {
+    "identity": "passed through",
+    "DMA": "translated, strict",
+    "DMA-FQ": "translated",
+    "blocked": "blocked",
+    "unmanaged": "managed by a user of VFIO",
+}
+
+
+def judge(view: View) -> Iterator[Finding]:
+    """One finding a GPU."""
+    for gpu in view.gpus:
+        yield _judge_gpu(view, gpu)
+
+
+def _judge_gpu(view: View, gpu: Function) -> Finding:
+    subject, mode = (gpu.address,), gpu.iommu_type
+    if isinstance(mode, Unknown):
+        return unjudged(ID, subject, "IOMMU mode", mode)
+    if mode is None:
+        return _without_group(view, gpu)
+    evidence = (Evidence(gpu.source("iommu_group/type"), mode),)
+    if mode not in p2p.TRANSLATED:
+        return Finding(ID, "ok", subject, f"{mode} ({_MEANING.get(mode, 'a mode of its own')})", evidence=evidence)
+    if gpu.vendor == NVIDIA:
+        return _translated_nvidia(view, gpu, mode, evidence)
+    if gpu.vendor == ATI and len(view.amd_gpus) > 1:
+        return _translated_amd(view, gpu, mode, evidence)
+    return Finding(ID, "ok", subject, f"{mode} (translated), which is in no GPU's way here", evidence=evidence)
+
+
+def _without_group(view: View, gpu: Function) -> Finding:
+    units = view.host.iommu.units
+    if isinstance(units, Unknown):
+        return unjudged(ID, (gpu.address,), "IOMMU mode", units)
+    if units:
+        title = "no IOMMU group, although the IOMMU is on: it does not cover this GPU"
+        return Finding(ID, "ok", (gpu.address,), title, evidence=(Evidence("/sys/class/iommu", ", ".join(units)),))
+    return Finding(ID, "ok", (gpu.address,), "the IOMMU is off", evidence=(Evidence("/sys/class/iommu", "empty"),))
+
+
+def _translated_nvidia(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
+    """Peers that may do P2P: another GPU of the same chip, both of a product the stock driver does not refuse."""
+    subject = (gpu.address,)
+    peers = [
+        other
+        for other in view.nvidia_gpus
+        if other is not gpu and p2p.same_nvidia_chip(gpu, other) and _may_do_p2p(gpu) and _may_do_p2p(other)
+    ]
+    if gpu.driver == "vfio-pci" or not peers:
+        title = f"{mode} (translated); there is no PCIe P2P here for it to stand in the way of"
+        return Finding(ID, "ok", subject, title, evidence=evidence)
+    names = wording.listed(peer.address for peer in peers)
+    return Finding(
+        ID,
+        "warning",
+        subject,
+        f"{mode} (translated), which NVIDIA does not support for P2P on bare metal",
+        f"Copies between this GPU and {names} can be slow, hang or lose data while the IOMMU translates them; NVIDIA "
+        "asks for iommu=pt. The stock open module is aware of the IOMMU, so it may work: only a copy whose data is "
+        "compared tells.",
+        "likely",
+        evidence,
+        remedies=("iommu-passthrough",),
+        next="add iommu=pt to the kernel command line",
+    )
+
+
+def _may_do_p2p(gpu: Function) -> bool:
+    return p2p.pcie_p2p_policy(gpu) == "allowed"
+
+
+def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
+    subject = (gpu.address,)
+    reaches = [p2p.reach(view, a, b) for a in view.amd_gpus for b in view.amd_gpus if a is not b and gpu in (a, b)]
+    beyond = [each for each in reaches if "beyond" in each.text]
+    if any(each.state == "unknown" for each in reaches):
+        title = f"{mode} (translated); where the BARs lie is not known, so whether that suits P2P is not judged"
+        return Finding(ID, "unknown", subject, title, evidence=evidence)
+    if beyond and all(each.state == "holds" for each in beyond):
+        return Finding(
+            ID,
+            "info",
+            subject,
+            f"{mode} (translated), and P2P depends on it: a BAR lies out of reach and only the IOMMU maps it",
+            "Passing the GPUs through would end P2P here until the firmware places the BARs lower.",
+            evidence=(*evidence, *beyond[0].evidence),
+            remedies=("iommu-translate-until-moved",),
+            next="leave the IOMMU as it is until the BARs lie within reach",
+        )
+    if beyond:
+        return Finding(
+            ID,
+            "info",
+            subject,
+            f"{mode} (translated); iommu=pt is the second step",
+            "It does not cure the BARs that lie out of reach, which this kernel's IOMMU cannot map for amdgpu. Once "
+            "they lie within reach, iommu=pt costs nothing, and RCCL and ROCm's installation notes ask for it.",
+            evidence=evidence,
+            remedies=("iommu-passthrough",),
+            next="first move the BARs (see bar-reach), then add iommu=pt to the kernel command line",
+        )
+    return _translated_within_reach(gpu, mode, evidence)
+
+
+def _translated_within_reach(gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
+    instinct = any(product.instinct for product in knowledge.gpus_by_id(gpu.id))
+    return Finding(
+        ID,
+        "warning" if instinct else "info",
+        (gpu.address,),
+        f"{mode} (translated); {'AMD asks for iommu=pt on Instinct' if instinct else 'iommu=pt would cost nothing'}",
+        "Every BAR is within every GPU's reach, so P2P does not need the translation, and RCCL and ROCm's installation "
+        "notes ask for iommu=pt where several GPUs work together.",
+        "likely" if instinct else "certain",
+        evidence,
+        remedies=("iommu-passthrough",),
+        next="add iommu=pt to the kernel command line",
+    )
+
+
+CHECK = Check(
+    id=ID,
+    subject="GPU",
+    summary="The IOMMU mode each GPU really has, and whether it suits P2P.",
+    looks_at="The type of each GPU's IOMMU group, the remapping units in use, the GPUs' BARs and address masks, the "
+    "kernel version.",
+    why="A translating IOMMU can make peer copies slow or wrong on NVIDIA, and is the only way to P2P on AMD GPUs whose "
+    "BARs lie out of reach; the kernel command line does not tell which mode a device got.",
+    decides="By the group's type, GPU by GPU. One GPU, or GPUs that do no PCIe P2P by design: ok. NVIDIA GPUs that may do "
+    "P2P with each other, translated: warning. AMD GPUs, translated, every BAR within reach: info (Instinct: warning), "
+    "iommu=pt is offered. A BAR out of reach on a kernel from 6.12 on: info, and iommu=pt is not offered, since the "
+    "translation carries P2P; on an older kernel iommu=pt is the second step after the firmware change.",
+    sources=(
+        "Linux Documentation/ABI/testing/sysfs-kernel-iommu_groups: the type of a group",
+        "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_check_iommu_remap (6.12 and later)",
+        "NVIDIA, PCIe multi-GPU systems: peer copies with the IOMMU enabled are not supported on bare metal",
+        "AMD, ROCm documentation, conceptual/iommu; RCCL src/init.cc asks for iommu=pt",
+    ),
+    judge=judge,
+    remedies=("iommu-passthrough", "iommu-translate-until-moved"),
+)

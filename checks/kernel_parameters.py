@@ -1,0 +1,238 @@
+"""Parameters on the running kernel's command line that do not do what they seem to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor import knowledge
+from hostdoctor.facts.host import Cpu, Parameter
+from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.view import View
+
+ID = "kernel-parameters"
+
+_LINE = "/proc/cmdline"
+_TYPOGRAPHY = "“”„‘’–—\u00a0"  # what text programs make of quotes, hyphens and spaces
+
+Given = tuple[Parameter, str]  # a parameter and one element of its value
+
+
+def judge(view: View) -> Iterator[Finding]:
+    """One finding for each parameter that is worth a word, or one for all."""
+    boot = view.host.boot
+    if isinstance(boot.command_line, Unknown):
+        yield unjudged(ID, (), "kernel command line", boot.command_line)
+        return
+    given = list(_elements(boot.parameters))
+    found = [*_by_rule(view, given), *_unknown_values(view, given), *_given_twice(given), *_slips(boot.parameters)]
+    found += [*_after_the_end(boot.init_arguments), *_typography(boot.parameters)]
+    yield from found
+    if not found:
+        yield Finding(ID, "ok", (), "nothing on the command line is without effect or against itself")
+
+
+def _elements(parameters: tuple[Parameter, ...]) -> Iterator[Given]:
+    """Each parameter of this tool's field with each element of its value."""
+    table = knowledge.load_kernel_parameters().by_name
+    for parameter in parameters:
+        described = table.get(parameter.key)
+        parts = described.elements(parameter.value or "") if described else ()
+        for element in parts or (parameter.value or "",):
+            yield parameter, element
+
+
+def _shown(parameter: Parameter, element: str) -> str:
+    return f"{parameter.name}={element}" if element else parameter.name
+
+
+def _by_rule(view: View, given: list[Given]) -> Iterator[Finding]:
+    on_line = {f"{parameter.key}={element}" for parameter, element in given}
+    seen = set()
+    for rule in knowledge.load_kernel_parameters().rule:
+        for parameter, element in given:
+            shown = _shown(parameter, element)
+            if parameter.key != rule.parameter or (rule.id, shown) in seen or not rule.matches(element):
+                continue
+            if set(rule.together_with) <= on_line and _conditions_hold(view, rule):
+                seen.add((rule.id, shown))
+                yield _finding(rule, parameter, shown)
+
+
+def _conditions_hold(view: View, rule: knowledge.Rule) -> bool:
+    """Whether a rule's conditions on the host hold; one that is not known does not."""
+    boot, cpu = view.host.boot, view.host.cpu
+    release = known(boot.release, "")
+    if rule.cpu_vendor and rule.cpu_vendor != _vendor(cpu):
+        return False
+    if rule.cpu_family_min and known(cpu.family, 0) < rule.cpu_family_min:
+        return False
+    if (rule.release_has or rule.release_lacks) and not release:
+        return False
+    if rule.release_has and not any(text in release for text in rule.release_has):
+        return False
+    if any(text in release for text in rule.release_lacks):
+        return False
+    if rule.gpu_ids and not any(gpu.id in rule.gpu_ids for gpu in view.gpus):
+        return False
+    if not rule.true_in and not rule.false_in:
+        return True
+    version = boot.version
+    return not isinstance(version, Unknown) and rule.holds_in((version.major, version.minor)) is True
+
+
+def _vendor(cpu: Cpu) -> str:
+    return "amd" if cpu.is_amd else "intel" if cpu.is_intel else ""
+
+
+def _finding(rule: knowledge.Rule, parameter: Parameter, shown: str) -> Finding:
+    what = {
+        "no-such-value": "there is no such value",
+        "no-such-option": "there is no such option",
+        "inert": "it does nothing here",
+        "wrong-vendor": "it is for another vendor's processor",
+        "deprecated": "it is deprecated",
+        "contradiction": "it contradicts another parameter",
+        "side-effect": "it does something else than it seems to",
+    }[rule.kind]
+    return Finding(
+        ID,
+        rule.outcome,
+        (shown,),
+        f"{shown}: {what}",
+        rule.text,
+        evidence=(Evidence(_LINE, parameter.text),),
+        remedies=(_remedy(rule.remedy),) if rule.remedy else (),
+        next=_next(rule.remedy, shown),
+    )
+
+
+def _remedy(remedy: str) -> str:
+    return "replace-parameter" if remedy.startswith("replace:") else remedy
+
+
+def _next(remedy: str, shown: str) -> str:
+    if remedy.startswith("replace:"):
+        return f"put {remedy.removeprefix('replace:')} in the place of {shown} on the kernel command line"
+    return f"take {shown} out of the kernel command line" if remedy else ""
+
+
+def _unknown_values(view: View, given: list[Given]) -> Iterator[Finding]:
+    """Values that the running kernel does not know, where all it knows are in the tables and no rule has spoken."""
+    version = view.host.boot.version
+    if isinstance(version, Unknown):
+        return
+    tables = knowledge.load_kernel_parameters()
+    for parameter, element in given:
+        described = tables.by_name.get(parameter.key)
+        if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view.host.cpu)):
+            continue
+        if any(rule.parameter == parameter.key and rule.matches(element) for rule in tables.rule):
+            continue
+        if described.knows(element, (version.major, version.minor)) is False:
+            yield Finding(
+                ID,
+                "warning",
+                (_shown(parameter, element),),
+                f"{_shown(parameter, element)}: kernel {version} knows no such value",
+                f"{described.name} is {described.about}. The kernel ignores values it does not know, often silently.",
+                "likely",
+                (Evidence(_LINE, parameter.text),),
+                remedies=("remove-parameter",),
+                next=_next("remove-parameter", _shown(parameter, element)),
+            )
+
+
+def _given_twice(given: list[Given]) -> Iterator[Finding]:
+    for rule in knowledge.load_kernel_parameters().last_wins:
+        found = [
+            (parameter, element)
+            for parameter, element in given
+            if parameter.key == rule.parameter and (element == rule.element or element.startswith(rule.element))
+        ]
+        if len({element for _, element in found}) > 1:
+            evidence = tuple(Evidence(_LINE, parameter.text) for parameter, _ in found)
+            shown = tuple(_shown(parameter, element) for parameter, element in found)
+            title = f"{rule.parameter}={rule.element.rstrip('=')} is given {len(found)} times, and only the last counts"
+            yield Finding(ID, "warning", shown, title, rule.text, evidence=evidence)
+
+
+def _slips(parameters: tuple[Parameter, ...]) -> Iterator[Finding]:
+    """Names one slip of a key away from one of this field."""
+    names = knowledge.load_kernel_parameters().known_names
+    for parameter in parameters:
+        if parameter.key in names:
+            continue
+        meant = next((name for name, slips in names.items() if slips and _one_slip(parameter.key, name)), None)
+        if meant is not None:
+            yield Finding(
+                ID,
+                "warning",
+                (parameter.text,),
+                f"{parameter.name}: there is no such parameter; {meant} may be meant",
+                "The kernel hands parameters it does not know to init, without a word to you.",
+                "likely",
+                (Evidence(_LINE, parameter.text),),
+                remedies=("replace-parameter",),
+                next=f"put {meant} in the place of {parameter.name} if that is what you mean",
+            )
+
+
+def _one_slip(name: str, known_name: str) -> bool:
+    """Whether one letter is missing, added, changed, or swapped with its neighbour, or only the case differs."""
+    if name == known_name:
+        return False
+    if name.lower() == known_name.lower():
+        return True
+    short, long = sorted((name, known_name), key=len)
+    if len(long) - len(short) == 1:
+        at = next((n for n, letter in enumerate(short) if letter != long[n]), len(short))
+        return short[at:] == long[at + 1 :]
+    if len(long) != len(short):
+        return False
+    differing = [n for n, letter in enumerate(short) if letter != long[n]]
+    if len(differing) == 1:
+        return True
+    first, *rest = differing
+    return rest == [first + 1] and short[first] == long[first + 1] and short[first + 1] == long[first]
+
+
+def _after_the_end(arguments: tuple[Parameter, ...]) -> Iterator[Finding]:
+    names = knowledge.load_kernel_parameters().known_names
+    for argument in arguments:
+        if argument.key in names:
+            title = f"{argument.text} stands after --, so it goes to init and not to the kernel"
+            evidence = (Evidence(_LINE, f"-- ... {argument.text}"),)
+            next_ = f"move {argument.text} before the --"
+            yield Finding(ID, "warning", (argument.text,), title, evidence=evidence, next=next_)
+
+
+def _typography(parameters: tuple[Parameter, ...]) -> Iterator[Finding]:
+    for parameter in parameters:
+        if any(sign in parameter.text for sign in _TYPOGRAPHY):
+            title = f"{parameter.text}: typographic quotes or dashes, which the kernel takes literally"
+            evidence = (Evidence(_LINE, parameter.text),)
+            next_ = "write it again with the plain characters \" ' and -"
+            yield Finding(ID, "warning", (parameter.text,), title, evidence=evidence, next=next_)
+
+
+CHECK = Check(
+    id=ID,
+    subject="parameter",
+    summary="Every parameter of this field on the kernel command line exists, has effect and agrees with the others.",
+    looks_at="The running kernel's command line, its release, the processor's vendor and family.",
+    why="The kernel says little or nothing about parameters it does not know, so advice from old guides lives on in "
+    "command lines for years.",
+    decides="A warning for an option or value that does not exist, a contradiction, a slip of a key; info for what is inert, "
+    "redundant or for another vendor's processor without effect. A rule that depends on a fact that is missing says nothing.",
+    sources=(
+        "Linux Documentation/admin-guide/kernel-parameters.txt",
+        "Linux drivers/iommu/amd/init.c parse_amd_iommu_options, drivers/iommu/intel/iommu.c, arch/x86/kernel/pci-dma.c",
+        "Linux drivers/pci/pci.c pci_setup; lib/cmdline.c next_arg",
+    ),
+    judge=judge,
+    remedies=("remove-parameter", "replace-parameter"),
+    nothing="no command line",
+    bare_metal_only=False,
+    needs_pci=False,
+)

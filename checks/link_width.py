@@ -1,0 +1,92 @@
+"""The trained width of each card's slot link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor import knowledge
+from hostdoctor.facts.pci import NVIDIA
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
+from hostdoctor.topology import Card, Segment, gbs_of, link_of
+from hostdoctor.view import View
+
+ID = "link-width"
+
+
+def judge(view: View) -> Iterator[Finding]:
+    """One finding a card."""
+    for card in view.cards:
+        yield _judge_card(card)
+
+
+def _judge_card(card: Card) -> Finding:
+    subject = (card.gpu.address,)
+    edge = link_of(card.top)
+    width = edge.current_width
+    if isinstance(width, Unknown):
+        return unjudged(ID, subject, "link width", width)
+    evidence = (Evidence(card.top.source("current_link_width"), str(width)),)
+    if width == 0:
+        return unjudged(ID, subject, "link width", Unknown("the link is down (x0)"), evidence)
+    slot = card.slot_or_reason
+    possible = slot if isinstance(slot, Unknown) else _possible_width(card, slot)
+    if isinstance(possible, Unknown) or isinstance(slot, Unknown):
+        # A card without a switch of its own that runs all its lanes is in order, whatever is above it.
+        if width == edge.max_width and card.gpu.vendor == NVIDIA:
+            return Finding(ID, "ok", subject, f"x{width}, all that the card can do", evidence=evidence)
+        return unjudged(ID, subject, "link width", possible if isinstance(possible, Unknown) else NOT_CAPTURED, evidence)
+    if width >= possible:
+        return Finding(ID, "ok", subject, f"x{width}, all that card and slot can do", evidence=evidence)
+    return _failure(card, slot, width, possible)
+
+
+def _possible_width(card: Card, slot: Segment) -> int | Unknown:
+    """Lanes that card and port can do; a card known to have fewer wired than its register says counts as that."""
+    both, wired = slot.max_width, knowledge.lanes_of(card.gpu.id)
+    return both if isinstance(both, Unknown) or wired is None else min(both, wired)
+
+
+def _failure(card: Card, slot: Segment, width: int, possible: int) -> Finding:
+    port = slot.upper.address
+    evidence = (
+        Evidence(slot.lower.source("current_link_width"), str(width)),
+        Evidence(slot.lower.source("max_link_width"), f"{link_of(slot.lower).max_width}"),
+        Evidence(slot.upper.source("max_link_width"), f"{link_of(slot.upper).max_width}"),
+    )
+    speed = slot.max_speed_gts
+    have, could = gbs_of(speed, width), gbs_of(speed, possible)
+    own = f" The link judged is that of the card's own switch, {slot.lower.address}." if card.has_own_switch else ""
+    return Finding(
+        ID,
+        "failure",
+        (card.gpu.address,),
+        f"the link runs x{width}, although card and slot can do x{possible}",
+        f"Link training left lanes out between the card and its port {port}. Width does not follow the load, so this is "
+        f"no power saving: a riser, dirty or bent contacts, a card not fully seated, or a setting of the slot.{own}",
+        "certain",
+        evidence,
+        cost_of(have, could),
+        ("reseat-or-move-card",),
+        "power off, reseat the card or change its riser, then compare with another slot",
+    )
+
+
+CHECK = Check(
+    id=ID,
+    subject="card",
+    summary="The link between slot and card has all the lanes that both ends can do.",
+    looks_at="The current width and the maximum widths of the card's edge (the upstream port of its on-board switch, "
+    "where it carries one) and of the port above it.",
+    why="Every copy between host and card, and between cards, passes this link; half the lanes are half the bandwidth.",
+    decides="A failure where fewer lanes are trained than both card and port can do, at any power state: width does not "
+    "follow the load. A card with fewer lanes wired than its register says is measured by what is wired. Unknown where "
+    "the port is not in the evidence or the card is asleep.",
+    sources=(
+        "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",
+        "Linux drivers/pci/pci-sysfs.c current_link_width_show, max_link_width_show",
+        "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c: the card's own switch is skipped to find the slot's link",
+    ),
+    judge=judge,
+    remedies=("reseat-or-move-card",),
+)

@@ -1,0 +1,137 @@
+"""For each ordered pair of GPUs: P2P is to be expected, or the first condition that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor.facts.pci import NVIDIA
+from hostdoctor.findings import Check, Cost, Evidence, Finding
+from hostdoctor.p2p import Condition, Prediction
+from hostdoctor.topology import Card
+from hostdoctor.view import View
+
+ID = "p2p-pair"
+
+_SPLITTING = "tensor parallel moves activations over this path in every layer, layer parallel only between stages"
+
+
+def judge(view: View) -> Iterator[Finding]:
+    """One finding for each ordered pair, accessor first."""
+    cards = {card.gpu.address: card for card in view.cards}
+    for pair in view.pairs:
+        yield _judge_pair(pair, cards)
+
+
+def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:
+    subject = (pair.accessor.address, pair.owner.address)
+    if pair.disagrees:
+        return _disagreement(pair, subject)
+    decisive = pair.decisive
+    if decisive is None:
+        agrees = " and the driver says so too" if pair.driver_says else ""
+        evidence = (*(each for condition in pair.conditions for each in condition.evidence), *pair.driver_evidence)
+        return Finding(
+            ID,
+            "ok",
+            subject,
+            f"P2P is to be expected: every condition holds{agrees}",
+            "Expected, not proven: only a copy whose data was compared proves it.",
+            "certain" if pair.driver_says else "likely",
+            evidence,
+            _cost(subject, cards, works=True),
+            ("measure-p2p",),
+        )
+    if decisive.state == "unknown":
+        title = f"P2P cannot be predicted: {decisive.text}"
+        return Finding(ID, "unknown", subject, title, evidence=decisive.evidence, remedies=decisive.remedies)
+    return _refused(pair, decisive, subject, cards)
+
+
+def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], cards: dict[str, Card]) -> Finding:
+    holding = sum(condition.state == "holds" for condition in pair.conditions)
+    agrees = pair.driver_says is False
+    explanation = f"Of {len(pair.conditions)} conditions {holding} hold; this is the first that fails."
+    if agrees:
+        explanation += " The driver's own verdict agrees."
+    if decisive.by_design:
+        explanation += " Nothing on this host is broken, and no setting of firmware or kernel changes it."
+        if pair.accessor.vendor == NVIDIA:
+            explanation += " An NVLink bridge, where one is fitted, does not depend on this and does not show here."
+    return Finding(
+        ID,
+        "info" if decisive.by_design else "failure",
+        subject,
+        f"no P2P: {decisive.text}",
+        explanation,
+        "certain" if agrees or decisive.evidence else "likely",
+        (*decisive.evidence, *pair.driver_evidence),
+        _cost(subject, cards, works=False),
+        decisive.remedies,
+    )
+
+
+def _disagreement(pair: Prediction, subject: tuple[str, str]) -> Finding:
+    ours = "every condition for P2P holds" if pair.state == "holds" else f"P2P fails ({pair.decisive and pair.decisive.text})"
+    theirs = "publishes a P2P link" if pair.driver_says else "publishes none"
+    evidence: tuple[Evidence, ...] = (*(pair.decisive.evidence if pair.decisive else ()), *pair.driver_evidence)
+    return Finding(
+        ID,
+        "unknown",
+        subject,
+        f"by the facts seen {ours}, but the driver {theirs}",
+        "The driver's word counts more than this prediction, and one of the two is wrong: a condition not known here, or "
+        "a fact that changed since the driver started.",
+        evidence=evidence,
+        help="measure the pair, and report this disagreement",
+    )
+
+
+def _cost(subject: tuple[str, str], cards: dict[str, Card], works: bool) -> Cost | None:
+    """What the links of both cards could carry, and what that means for splitting a model."""
+    rates = [
+        rate
+        for address in subject
+        if address in cards
+        for segment in cards[address].segments
+        if isinstance(rate := segment.loaded_gbs, float)
+    ]
+    if not rates:
+        return None if works else Cost(f"every copy is staged through host memory; {_SPLITTING}")
+    raw = round(min(rates), 2)
+    if works:
+        return Cost(f"links of up to {raw:.1f} GB/s each way; {_SPLITTING}", could_have_gbs=raw)
+    return Cost(
+        f"copies are staged through host memory, over links of up to {raw:.1f} GB/s each way; {_SPLITTING}",
+        could_have_gbs=raw,
+    )
+
+
+CHECK = Check(
+    id=ID,
+    subject="ordered pair",
+    summary="Whether each GPU can reach each other GPU's memory, or the first condition that forbids it.",
+    looks_at="For AMD: driver, build, PCI distance with ACS and host bridges, size and place of BARs, IOMMU mode, kernel "
+    "version, XGMI hives, and KFD's own list of links. For NVIDIA: chips, product, driver, root complexes, IOMMU mode.",
+    why="Without P2P every copy between two GPUs passes host memory twice.",
+    decides="Ok where all conditions hold (likely; certain where the driver's own verdict agrees). A failure where the "
+    "first condition that fails can be changed; info where it fails by design (a product's policy, unequal chips, a host "
+    "bridge the kernel does not list). Unknown where a fact is missing or the driver's own verdict differs.",
+    sources=(
+        "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_is_peer_accessible",
+        "Linux drivers/pci/p2pdma.c pci_p2pdma_distance_many, cpu_supports_p2pdma, host_bridge_whitelist",
+        "Linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c p2p_links",
+        "NVIDIA open-gpu-kernel-modules src/nvidia/src/kernel/platform/p2p/p2p_caps.c",
+    ),
+    judge=judge,
+    remedies=(
+        "firmware-mmio-below-dma-limit",
+        "firmware-resizable-bar",
+        "kernel-with-p2p",
+        "amdgpu-enable-pcie-p2p",
+        "acs-clear-redirect",
+        "iommu-passthrough",
+        "load-driver",
+        "measure-p2p",
+    ),
+    nothing="fewer than two discrete GPUs",
+)

@@ -1,0 +1,123 @@
+"""What BARs want: which are without an address, and how large the memory BAR of a GPU is, can be and should be.
+
+Sources: Linux drivers/pci/setup-bus.c, which clears the resource of a BAR it could not place, so that sysfs shows zeros
+for it; PCI Local Bus Specification 3.0, 6.2.5.1, for the bits that show such a BAR all the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hostdoctor import knowledge
+from hostdoctor.facts.pci import ConfigFacts, Function, GpuFacts
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.p2p import vram_bar
+
+_MEM_64BIT, _PREFETCHABLE, _IO = 0x4, 0x8, 0x1
+
+# Classes of devices with a driver that needs its BARs. Parts of processors (0x08, 0x11 and others) are left out: some
+# hold registers where BARs should be, and the kernel ignores these on purpose (drivers/pci/quirks.c non_compliant_bars).
+_DEVICE_CLASSES = (0x01, 0x02, 0x03, 0x0C, 0x12)
+
+
+class MissingBar(msgspec.Struct, frozen=True):
+    """A memory BAR without an address; the size is 0 where it is not known."""
+
+    index: int
+    size_bytes: int
+    prefetchable: bool
+
+
+def missing_bars(function: Function) -> list[MissingBar]:
+    """The memory BARs of a function that have no address: not I/O, not the ROM, not those of virtual functions."""
+    if isinstance(function.bars, Unknown):
+        return []
+    found = [
+        MissingBar(bar.index, bar.size_bytes or _resizable_size(function, bar.index), bar.prefetchable)
+        for bar in function.bars
+        if bar.kind == "mem" and not bar.assigned and bar.index < 6
+    ]
+    listed = {bar.index for bar in function.bars}
+    config = function.config
+    if isinstance(config, Unknown) or config.lost or function.base_class not in _DEVICE_CLASSES:
+        return found
+    return found + [bar for bar in _hidden(function, config) if bar.index not in listed]
+
+
+def _hidden(function: Function, config: ConfigFacts) -> list[MissingBar]:
+    """BARs whose register shows their type, although the kernel lists nothing for them.
+
+    A 32-bit BAR that is not prefetchable reads as zero without an address, as if it were not there: it cannot be told.
+    """
+    found, skip = [], False
+    for index, register in enumerate(config.bar_registers):
+        if skip:
+            skip = False
+            continue
+        is_64bit = not register & _IO and bool(register & _MEM_64BIT)
+        skip = is_64bit
+        if not register & _IO and register & (_MEM_64BIT | _PREFETCHABLE):
+            size = _resizable_size(function, index)
+            found.append(MissingBar(index, size, bool(register & _PREFETCHABLE)))
+    return found
+
+
+def _resizable_size(function: Function, index: int) -> int:
+    """The size a resizable BAR is set to, which config space keeps even where it has no address."""
+    config = function.config
+    if isinstance(config, Unknown) or isinstance(config.resizable_bars, Unknown):
+        return 0
+    return next((entry.size_bytes for entry in config.resizable_bars if entry.bar_index == index), 0)
+
+
+class VramBar(msgspec.Struct, frozen=True):
+    """The BAR through which a GPU's memory is reached.
+
+    Attributes:
+        index: its number.
+        size_bytes: as it is; 0 without an address.
+        largest_bytes: the largest size the card offers; 0 where it offers no choice, Unknown where that was not seen.
+        vram_bytes: the memory behind it, (least, most) of what the product may have, or Unknown.
+        exact: whether the driver itself told the memory size.
+    """
+
+    index: int
+    size_bytes: int
+    largest_bytes: int | Unknown
+    vram_bytes: tuple[int, int] | Unknown
+    exact: bool
+
+    @property
+    def wanted_bytes(self) -> int:
+        """The smallest power of two that holds all the memory; 0 where neither memory nor choice is known."""
+        if isinstance(self.vram_bytes, Unknown):
+            return 0 if isinstance(self.largest_bytes, Unknown) else self.largest_bytes
+        return 1 << (self.vram_bytes[1] - 1).bit_length()
+
+
+def vram_bar_of(gpu: Function, facts: GpuFacts) -> VramBar | Unknown:
+    """The memory BAR of a GPU with all that is known of it."""
+    bar = vram_bar(gpu)
+    if isinstance(bar, Unknown):
+        return bar
+    if bar is None or not bar.assigned:
+        return Unknown("its memory BAR has no address")
+    exact = not isinstance(facts.vram_bytes, Unknown) and facts.vram_bytes > 0
+    vram: tuple[int, int] | Unknown
+    if not isinstance(facts.vram_bytes, Unknown) and exact:
+        vram = (facts.vram_bytes, facts.vram_bytes)
+    else:
+        vram = knowledge.vram_range_bytes(gpu.id) or Unknown(f"how much memory {gpu.id} has is not in the tables")
+    return VramBar(bar.index, bar.size_bytes, _largest(gpu, facts, bar.index), vram, exact)
+
+
+def _largest(gpu: Function, facts: GpuFacts, index: int) -> int | Unknown:
+    if sizes := facts.bar_sizes_bytes.get(index):
+        return max(sizes)
+    config = gpu.config
+    if isinstance(config, Unknown):
+        return config
+    if isinstance(config.resizable_bars, Unknown):
+        return config.resizable_bars
+    offered = next((entry.sizes_bytes for entry in config.resizable_bars if entry.bar_index == index), ())
+    return max(offered) if offered else 0

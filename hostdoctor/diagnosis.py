@@ -1,0 +1,70 @@
+"""Runs the checks over a host's facts."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome
+from hostdoctor.registry import Broken
+from hostdoctor.view import View
+
+_ORDER = {outcome: place for place, outcome in enumerate(OUTCOMES)}
+
+
+def selected(checks: Iterable[Check | Broken], only: Sequence[str] = (), skip: Sequence[str] = ()) -> list[Check | Broken]:
+    """The checks whose id matches a pattern of `only` (or all, without any) and none of `skip`."""
+    return [
+        check
+        for check in checks
+        if (not only or any(fnmatch.fnmatchcase(check.id, pattern) for pattern in only))
+        and not any(fnmatch.fnmatchcase(check.id, pattern) for pattern in skip)
+    ]
+
+
+def diagnose(view: View, checks: Iterable[Check | Broken]) -> list[Finding]:
+    """Every finding, worst first, then in the checks' order; each check gives at least one."""
+    found: list[Finding] = []
+    for check in checks:
+        found += _run(view, check)
+    return sorted(found, key=lambda finding: _ORDER[finding.outcome])
+
+
+def _run(view: View, check: Check | Broken) -> list[Finding]:
+    if isinstance(check, Broken):
+        title = f"the check {check.id} of {check.source} could not be loaded"
+        return [Finding(check.id, "unknown", (), title, f"{check.reason}.", help="mend or remove it")]
+    if check.bare_metal_only and view.host.environment.is_guest:
+        return [Finding(check.id, "not-applicable", (), "not judged in a guest")]
+    functions = view.host.functions
+    if check.needs_pci and isinstance(functions, Unknown):
+        title = f"there are no PCI functions to look at: {functions.reason}"
+        return [Finding(check.id, "unknown", (), title, help=functions.help)]
+    try:
+        found = list(check.judge(view))
+    except Exception as error:
+        title = f"the check {check.id} failed itself: {type(error).__name__}: {error}"
+        return [Finding(check.id, "unknown", (), title, help="report it with the evidence of this host")]
+    return found or [Finding(check.id, "not-applicable", (), check.nothing)]
+
+
+def summary(findings: Iterable[Finding]) -> dict[Outcome, int]:
+    """How many findings of each outcome there are."""
+    counts: dict[Outcome, int] = dict.fromkeys(OUTCOMES, 0)
+    for finding in findings:
+        counts[finding.outcome] += 1
+    return counts
+
+
+def exit_code(findings: Iterable[Finding], fail_on: str = "failure", strict: bool = False) -> int:
+    """1 where a finding is as bad as `fail_on` or worse ("never": none is), or unknown under `strict`, else 0."""
+    if fail_on == "never":
+        return 0
+    worst = OUTCOMES[: _ORDER[_as_outcome(fail_on)] + 1]
+    bad = (*worst, "unknown") if strict else worst
+    return int(any(finding.outcome in bad for finding in findings))
+
+
+def _as_outcome(text: str) -> Outcome:
+    return next(outcome for outcome in OUTCOMES if outcome == text)

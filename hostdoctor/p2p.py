@@ -1,0 +1,421 @@
+"""Whether two GPUs can do peer-to-peer DMA: the conditions in order, each with its evidence, and the first that fails.
+
+A prediction is directional: the accessor reads and writes the owner's memory. It says what driver and kernel will allow;
+only a copy whose data was compared proves that P2P works.
+
+Sources: AMD: drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_is_peer_accessible and
+amdgpu_device_check_iommu_remap, drivers/pci/p2pdma.c. NVIDIA: open-gpu-kernel-modules
+src/nvidia/src/kernel/platform/p2p/p2p_caps.c.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from hostdoctor import knowledge
+from hostdoctor.facts.host import KernelVersion, Kfd
+from hostdoctor.facts.pci import ATI, NVIDIA, Bar, Function, GpuFacts
+from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.findings import Evidence
+
+if TYPE_CHECKING:
+    from hostdoctor.view import View
+
+State = Literal["holds", "fails", "unknown"]
+
+# The first kernel whose amdgpu lets a translating IOMMU stand in for a BAR within reach.
+REMAP_SINCE = KernelVersion(6, 12)
+XGMI = 11
+PCIE = 2
+TRANSLATED = ("DMA", "DMA-FQ")
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One thing that must hold.
+
+    Attributes:
+        name: short and stable, "bar-reach".
+        state: holds, fails or unknown.
+        text: what is so, or what is missing to know it; one sentence without a full stop.
+        evidence: what was seen.
+        by_design: a failure nobody can change on this host (a product's policy, a processor's rule).
+        remedies: ids of what would change a failure.
+    """
+
+    name: str
+    state: State
+    text: str
+    evidence: tuple[Evidence, ...] = ()
+    by_design: bool = False
+    remedies: tuple[str, ...] = ()
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """The verdict for one ordered pair."""
+
+    accessor: Function
+    owner: Function
+    conditions: tuple[Condition, ...]
+    driver_says: bool | None = None  # KFD's own verdict, where it can be read
+    driver_evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def decisive(self) -> Condition | None:
+        """The first condition that fails, else the first that is unknown, else None."""
+        failing = next((each for each in self.conditions if each.state == "fails"), None)
+        return failing or next((each for each in self.conditions if each.state == "unknown"), None)
+
+    @property
+    def state(self) -> State:
+        """Holds where all conditions hold, fails where one fails, else unknown."""
+        return self.decisive.state if self.decisive else "holds"
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the driver's own verdict is another than ours."""
+        return self.driver_says is not None and self.state != "unknown" and self.driver_says != (self.state == "holds")
+
+
+def predict(view: View) -> tuple[Prediction, ...]:
+    """A prediction for each ordered pair of discrete GPUs that the host itself uses."""
+    gpus = [gpu for gpu in view.gpus if gpu.driver != "vfio-pci"]
+    return tuple(_predict(view, accessor, owner) for accessor in gpus for owner in gpus if accessor is not owner)
+
+
+def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
+    if accessor.vendor != owner.vendor:
+        text = "no driver does P2P between GPUs of different vendors"
+        return Prediction(accessor, owner, (Condition("same-vendor", "fails", text, by_design=True),))
+    if accessor.vendor == ATI:
+        return _predict_amd(view, accessor, owner)
+    if accessor.vendor == NVIDIA:
+        return Prediction(accessor, owner, _nvidia_conditions(view, accessor, owner))
+    text = "there is no rule yet for P2P between Intel GPUs"
+    return Prediction(accessor, owner, (Condition("rule", "unknown", text),))
+
+
+# --- AMD -------------------------------------------------------------------------------------------------------------
+
+
+def _predict_amd(view: View, accessor: Function, owner: Function) -> Prediction:
+    says, evidence = kfd_verdict(view.host.kfd, accessor, owner)
+    if xgmi := _same_hive(view.host.kfd, accessor, owner):
+        return Prediction(accessor, owner, (xgmi,), says, evidence)
+    conditions = (
+        _amdgpu_bound(accessor, owner),
+        p2p_switched_on(view),
+        _distance(view, accessor, owner),
+        _large_bar(owner, view.host.gpu_facts.get(owner.address, GpuFacts())),
+        reach(view, accessor, owner),
+    )
+    return Prediction(accessor, owner, conditions, says, evidence)
+
+
+def _same_hive(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) -> Condition | None:
+    if kfd is None or isinstance(kfd, Unknown):
+        return None
+    hives = {node.address: node.hive_id for node in kfd.nodes}
+    hive = hives.get(accessor.address, 0)
+    if not hive or hive != hives.get(owner.address):
+        return None
+    return Condition("xgmi", "holds", "both are in one XGMI hive, which needs no PCIe P2P")
+
+
+def kfd_verdict(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) -> tuple[bool | None, tuple[Evidence, ...]]:
+    """What KFD itself publishes for the pair; None where it cannot be read or does not know one of the two."""
+    if kfd is None or isinstance(kfd, Unknown):
+        return None, ()
+    numbers = {node.address: node.number for node in kfd.nodes if node.address}
+    if accessor.address not in numbers or owner.address not in numbers:
+        return None, ()
+    ends = (numbers[accessor.address], numbers[owner.address])
+    for link in kfd.links:
+        if (link.node_from, link.node_to) == ends and (link.peer or link.type == XGMI):
+            return True, (Evidence(link.source, f"node_from {ends[0]} node_to {ends[1]} type {link.type}"),)
+    return False, (Evidence("/sys/class/kfd/kfd/topology/nodes", f"no p2p link from node {ends[0]} to {ends[1]}"),)
+
+
+def _amdgpu_bound(accessor: Function, owner: Function) -> Condition:
+    other = next((gpu for gpu in (accessor, owner) if gpu.driver != "amdgpu"), None)
+    if other is None:
+        return Condition("driver", "holds", "amdgpu drives both")
+    if isinstance(other.driver, Unknown):
+        return Condition("driver", "unknown", f"which driver {other.address} has is {other.driver.reason}")
+    evidence = (Evidence(other.source("driver"), other.driver or "none"),)
+    text = f"{other.address} has {'the driver ' + other.driver if other.driver else 'no driver'}, and P2P needs amdgpu"
+    if other.driver == "radeon":
+        return Condition("driver", "fails", text, evidence, by_design=True)
+    return Condition("driver", "unknown", text, evidence, remedies=("load-driver",))
+
+
+def p2p_switched_on(view: View) -> Condition:
+    """Whether the loaded amdgpu was built with P2P and has it on.
+
+    Its parameter pcie_p2p exists only in a driver built with CONFIG_HSA_AMD_P2P (amdgpu_drv.c), so it tells more than
+    the kernel's configuration, which does not describe a module built outside the kernel.
+    """
+    modules, config = view.host.modules, view.host.boot.config
+    amdgpu = None if isinstance(modules, Unknown) else modules.get("amdgpu")
+    if amdgpu and amdgpu.parameters:
+        path = "/sys/module/amdgpu/parameters"
+        if "pcie_p2p" not in amdgpu.parameters:
+            text = "the loaded amdgpu was built without P2P: it has no parameter pcie_p2p"
+            evidence = (Evidence(f"{path}/", "no pcie_p2p among its parameters"), *_config_evidence(view))
+            return Condition("p2p-kernel", "fails", text, evidence, remedies=("kernel-with-p2p",))
+        value = amdgpu.parameters["pcie_p2p"]
+        evidence = (Evidence(f"{path}/pcie_p2p", value or "not readable"), *_config_evidence(view))
+        if value.startswith(("N", "0")):
+            text = "amdgpu's P2P is switched off by its parameter pcie_p2p"
+            return Condition("p2p-kernel", "fails", text, evidence, remedies=("amdgpu-enable-pcie-p2p",))
+        if value:
+            return Condition("p2p-kernel", "holds", "amdgpu is built with P2P, and it is on", evidence)
+    if isinstance(config, Unknown):
+        return Condition("p2p-kernel", "unknown", "whether amdgpu was built with P2P cannot be seen here")
+    if config.get("CONFIG_HSA_AMD_P2P") == "y":
+        text = "the kernel is built with P2P for amdgpu, but whether the loaded driver has it on cannot be seen here"
+        return Condition("p2p-kernel", "unknown", text, _config_evidence(view))
+    missing = next((name for name in ("PCI_P2PDMA", "HSA_AMD_P2P") if config.get(f"CONFIG_{name}", "n") == "n"), "")
+    text = f"the kernel is built without CONFIG_{missing or 'HSA_AMD_P2P'}"
+    return Condition("p2p-kernel", "fails", text, _config_evidence(view), remedies=("kernel-with-p2p",))
+
+
+def _config_evidence(view: View) -> tuple[Evidence, ...]:
+    config = view.host.boot.config
+    if isinstance(config, Unknown):
+        return ()
+    names = ("CONFIG_HSA_AMD_P2P", "CONFIG_PCI_P2PDMA")
+    value = ", ".join(f"{name}={config.get(name, 'n')}" for name in names)
+    return (Evidence(view.host.boot.config_source, value),)
+
+
+def _distance(view: View, accessor: Function, owner: Function) -> Condition:
+    """pci_p2pdma_distance: a common bridge without ACS redirect, or host bridges the kernel allows."""
+    common = view.topology.common_bridge(owner, accessor)
+    hosts = _host_bridges(view, accessor, owner)
+    if common is None or hosts.state == "holds":
+        return hosts
+    ports = view.topology.ports_between(owner, accessor)
+    redirecting = [port for port in ports if (acs := port.acs) and not isinstance(acs, Unknown) and acs.redirects]
+    if redirecting:
+        names = ", ".join(port.address for port in redirecting)
+        text = f"ACS redirect is set on {names}, below the common bridge {common.address}, and {hosts.text}"
+        evidence = tuple(Evidence(port.source("config"), "ACSCtl redirect") for port in redirecting)
+        return Condition("distance", "fails", text, evidence, remedies=("acs-clear-redirect",))
+    if any(isinstance(port.acs, Unknown) for port in ports):
+        text = f"the ACS bits of the ports below {common.address} need root to read"
+        return Condition("distance", "unknown", text)
+    text = f"both lie below the bridge {common.address}, and no port between redirects"
+    return Condition("distance", "holds", text, (Evidence(common.origin, common.id),))
+
+
+def _host_bridges(view: View, accessor: Function, owner: Function) -> Condition:
+    """Whether the kernel lets P2P pass the root complex (drivers/pci/p2pdma.c host_bridge_whitelist, cpu_supports_p2pdma)."""
+    cpu = view.host.cpu
+    family = known(cpu.family, 0)
+    if cpu.is_amd and family >= 0x17:
+        text = f"the kernel allows P2P through the root complex of this processor (AMD family {family:#x})"
+        return Condition("distance", "holds", text, (Evidence("/proc/cpuinfo", f"cpu family {family}"),))
+    if isinstance(cpu.vendor, Unknown) and not _is_intel_host(view, accessor):
+        return Condition("distance", "unknown", f"the processor is {cpu.vendor.reason}")
+    firsts = [view.topology.first_on_root(function) for function in (accessor, owner)]
+    version = view.host.boot.version
+    if isinstance(version, Unknown):
+        return Condition("distance", "unknown", "the kernel version is not known, and its list of host bridges varies")
+    verdicts = [_host_bridge_allowed(first, version, accessor.root == owner.root) for first in firsts]
+    if all(verdicts):
+        text = "the kernel allows P2P through these host bridges"
+        return Condition("distance", "holds", text, _host_bridge_evidence(firsts))
+    refused = next((first for first, verdict in zip(firsts, verdicts, strict=True) if verdict is False), None)
+    if refused is not None or None in firsts:
+        name = f"{refused.address} [{refused.id}]" if refused else "the host bridge"
+        text = f"kernel {version} does not list {name} among the host bridges it allows P2P through"
+        return Condition("distance", "fails", text, _host_bridge_evidence(firsts), by_design=True)
+    text = f"whether kernel {version} allows P2P through these host bridges is not known"
+    return Condition("distance", "unknown", text, _host_bridge_evidence(firsts))
+
+
+def _is_intel_host(view: View, accessor: Function) -> bool:
+    first = view.topology.first_on_root(accessor)
+    return view.host.cpu.is_intel or (first is not None and first.vendor == 0x8086)
+
+
+def _host_bridge_allowed(first: Function | None, version: KernelVersion, same: bool) -> bool | None:
+    if first is None:
+        return False
+    found = knowledge.host_bridge_allowed(first.id, (version.major, version.minor))
+    if found is None:
+        return False
+    bridge, allowed = found
+    return False if bridge.same_host_bridge and not same else allowed
+
+
+def _host_bridge_evidence(firsts: list[Function | None]) -> tuple[Evidence, ...]:
+    unique = {first.address: first for first in firsts if first is not None}
+    return tuple(Evidence(first.origin, first.id) for first in unique.values())
+
+
+def _large_bar(owner: Function, facts: GpuFacts) -> Condition:
+    """Visible VRAM must be all of VRAM (amdgpu_gmc large BAR); amdgpu says so itself."""
+    total, visible = facts.vram_bytes, facts.visible_vram_bytes
+    if isinstance(total, Unknown) or isinstance(visible, Unknown):
+        return _large_bar_by_id(owner)
+    evidence = (
+        Evidence(owner.source("mem_info_vis_vram_total"), str(visible)),
+        Evidence(owner.source("mem_info_vram_total"), str(total)),
+    )
+    if visible and visible == total:
+        return Condition("large-bar", "holds", "all of the owner's memory shows in its BAR", evidence)
+    text = f"only {visible >> 20:,} of {total >> 20:,} MiB of the owner's memory show in its BAR"
+    return Condition("large-bar", "fails", text, evidence, remedies=("firmware-resizable-bar",))
+
+
+def _large_bar_by_id(owner: Function) -> Condition:
+    bar, vram = vram_bar(owner), knowledge.vram_range_bytes(owner.id)
+    if bar is None or isinstance(bar, Unknown) or vram is None:
+        text = "how much of the owner's memory shows in its BAR is not known"
+        return Condition("large-bar", "unknown", text)
+    evidence = (Evidence(owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
+    if bar.size_bytes >= vram[1]:
+        return Condition("large-bar", "holds", "the owner's BAR is as large as its memory", evidence)
+    if bar.size_bytes < vram[0] * 0.9:
+        text = f"the owner's BAR of {bar.size_bytes >> 20:,} MiB is smaller than its memory"
+        return Condition("large-bar", "fails", text, evidence, remedies=("firmware-resizable-bar",))
+    return Condition("large-bar", "unknown", "how much memory the owner has is not known", evidence)
+
+
+def vram_bar(gpu: Function) -> Bar | Unknown | None:
+    """The BAR through which the host and peers reach a GPU's memory: 0 for AMD, 1 for NVIDIA, 2 for Intel."""
+    if isinstance(gpu.bars, Unknown):
+        return gpu.bars
+    index = {ATI: 0, NVIDIA: 1}.get(gpu.vendor, 2)
+    return next((bar for bar in gpu.bars if bar.index == index and bar.kind == "mem"), None)
+
+
+def mask_bits(gpu: Function) -> tuple[int | Unknown, Evidence]:
+    """How many address bits a GPU can put on the bus: the driver's DMA mask, else what its generation has.
+
+    The kernel's attribute reads 32 until a driver has set the mask.
+    """
+    bits = gpu.dma_mask_bits
+    if not isinstance(bits, Unknown) and bits > 32:
+        return bits, Evidence(gpu.source("dma_mask_bits"), str(bits))
+    by_id = knowledge.dma_bits_of(gpu.id)
+    if by_id is None:
+        return Unknown(f"how many bits {gpu.address} addresses is not known"), Evidence(gpu.source("device"), gpu.id)
+    return by_id, Evidence(gpu.source("device"), f"{gpu.id}: {by_id} bits by its generation")
+
+
+def reach(view: View, accessor: Function, owner: Function) -> Condition:
+    """Whether the accessor can address the owner's BAR, or the IOMMU maps it (amdgpu_device_check_iommu_remap)."""
+    bar, (bits, mask) = vram_bar(owner), mask_bits(accessor)
+    if bar is None or isinstance(bar, Unknown) or not bar.assigned:
+        return Condition("bar-reach", "unknown", "where the owner's BAR lies is not known")
+    if isinstance(bits, Unknown):
+        return Condition("bar-reach", "unknown", bits.reason)
+    where = Evidence(owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
+    if bar.end < 1 << bits:
+        return Condition("bar-reach", "holds", f"the owner's BAR lies within {bits} bits", (where, mask))
+    beyond = f"the owner's BAR lies beyond the {bits} bits the accessor addresses"
+    return _reach_by_remapping(view, accessor, beyond, (where, mask))
+
+
+def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple[Evidence, ...]) -> Condition:
+    type_, version = accessor.iommu_type, view.host.boot.version
+    if isinstance(type_, Unknown) or (isinstance(version, Unknown) and type_ in TRANSLATED):
+        text = f"{beyond}, and whether the IOMMU maps it is not known"
+        return Condition("bar-reach", "unknown", text, seen)
+    mode = Evidence(accessor.source("iommu_group/type"), type_ or "no IOMMU group")
+    if type_ in TRANSLATED and not isinstance(version, Unknown) and version >= REMAP_SINCE:
+        text = f"{beyond}, but the IOMMU ({type_}) maps it, as kernels from {REMAP_SINCE} on let amdgpu do"
+        return Condition("bar-reach", "holds", text, (*seen, mode))
+    text = f"{beyond}, and nothing maps it within reach"
+    return Condition("bar-reach", "fails", text, (*seen, mode), remedies=("firmware-mmio-below-dma-limit",))
+
+
+# --- NVIDIA ----------------------------------------------------------------------------------------------------------
+
+
+def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple[Condition, ...]:
+    return (
+        _same_chip(accessor, owner),
+        _product_policy(accessor, owner),
+        _nvidia_bound(accessor, owner),
+        _one_old_root_complex(view, accessor, owner),
+        _not_translated(accessor, owner),
+    )
+
+
+def same_nvidia_chip(a: Function, b: Function) -> bool | None:
+    """Whether two GPUs have the same die; None where one of them is not in the tables."""
+    if a.device == b.device:
+        return True
+    chips = (knowledge.chip_of(a.id), knowledge.chip_of(b.id))
+    return chips[0] == chips[1] if all(chips) else None
+
+
+def _same_chip(accessor: Function, owner: Function) -> Condition:
+    """p2p_caps.c compares architecture and implementation of both."""
+    same = same_nvidia_chip(accessor, owner)
+    ids = tuple(Evidence(gpu.source("device"), f"{gpu.id} {knowledge.name_of(gpu.id)}".strip()) for gpu in (accessor, owner))
+    if same is None:
+        return Condition("same-chip", "unknown", "whether both have the same chip is not in the tables", ids)
+    if same:
+        return Condition("same-chip", "holds", "both have the same chip", ids)
+    chips = " and ".join((knowledge.chip_of(gpu.id) or gpu.id).upper() for gpu in (accessor, owner))
+    text = f"NVIDIA's driver does PCIe P2P only between GPUs of the same chip, and these are {chips}"
+    return Condition("same-chip", "fails", text, ids, by_design=True)
+
+
+def pcie_p2p_policy(gpu: Function) -> str:
+    """What the stock driver does with the product: "allowed", "refused", "unconfirmed", "none", or "" if not in the tables."""
+    policies = {product.pcie_p2p for product in knowledge.gpus_by_id(gpu.id)}
+    return policies.pop() if len(policies) == 1 else ""
+
+
+def _product_policy(accessor: Function, owner: Function) -> Condition:
+    policies = {gpu.address: pcie_p2p_policy(gpu) for gpu in (accessor, owner)}
+    for gpu in (accessor, owner):
+        if policies[gpu.address] in ("refused", "none"):
+            name = knowledge.name_of(gpu.id)
+            text = f"NVIDIA's stock driver refuses PCIe P2P on {name}: a policy of the product, not a fault"
+            return Condition("policy", "fails", text, (Evidence(gpu.source("device"), gpu.id),), by_design=True)
+    if all(policy == "allowed" for policy in policies.values()):
+        return Condition("policy", "holds", "the driver is not known to refuse P2P on these products")
+    text = "whether the driver allows P2P on these products is not known; nvidia-smi topo -p2p r tells"
+    return Condition("policy", "unknown", text)
+
+
+def _nvidia_bound(accessor: Function, owner: Function) -> Condition:
+    other = next((gpu for gpu in (accessor, owner) if gpu.driver != "nvidia"), None)
+    if other is None:
+        return Condition("driver", "holds", "the driver nvidia drives both")
+    if isinstance(other.driver, Unknown):
+        return Condition("driver", "unknown", f"which driver {other.address} has is {other.driver.reason}")
+    what = f"the driver {other.driver}" if other.driver else "no driver"
+    text = f"{other.address} has {what}, and P2P needs NVIDIA's own"
+    evidence = (Evidence(other.source("driver"), other.driver or "none"),)
+    return Condition("driver", "unknown", text, evidence, remedies=("load-driver",))
+
+
+def _one_old_root_complex(view: View, accessor: Function, owner: Function) -> Condition:
+    """The driver refuses P2P across the processors' interconnect of old Intel platforms (p2p_caps.c)."""
+    roots = [(view.topology.above(gpu) or [gpu])[-1] for gpu in (accessor, owner)]
+    old = [root for root in roots if knowledge.nvidia_old_root_port(root.id)]
+    if not old or accessor.root == owner.root:
+        return Condition("root-complex", "holds", "no old root complex lies between them")
+    text = f"the driver refuses P2P between root complexes of this generation of Intel processors ({old[0].id})"
+    return Condition("root-complex", "fails", text, (Evidence(old[0].origin, old[0].id),), by_design=True)
+
+
+def _not_translated(accessor: Function, owner: Function) -> Condition:
+    """NVIDIA does not support peer copies on bare metal with a translating IOMMU; the open module is aware of one."""
+    for gpu in (accessor, owner):
+        if isinstance(gpu.iommu_type, Unknown):
+            return Condition("iommu", "unknown", f"the IOMMU mode of {gpu.address} is {gpu.iommu_type.reason}")
+        if gpu.iommu_type in TRANSLATED:
+            text = f"the IOMMU translates {gpu.address} ({gpu.iommu_type}), which NVIDIA does not support for P2P"
+            evidence = (Evidence(gpu.source("iommu_group/type"), gpu.iommu_type or ""),)
+            return Condition("iommu", "unknown", text, evidence, remedies=("iommu-passthrough",))
+    return Condition("iommu", "holds", "the IOMMU does not translate either")

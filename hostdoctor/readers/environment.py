@@ -1,0 +1,118 @@
+"""Bare metal, virtual machine, WSL or container.
+
+A guest sees PCI links, bridge windows and an IOMMU that its hypervisor invents, so this decides what may be judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hostdoctor.evidence import Evidence, Unreadable
+from hostdoctor.facts.host import Cpu, Environment, Firmware
+from hostdoctor.facts.pci import Function
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.readers.text import text_of
+
+# DMI strings of hypervisors (systemd src/basic/virt.c detect_vm_dmi_vendor lists the same).
+_DMI_VENDORS = {
+    "KVM": "KVM",
+    "OpenStack": "KVM",
+    "KubeVirt": "KVM",
+    "QEMU": "QEMU",
+    "VMware": "VMware",
+    "VMW": "VMware",
+    "innotek GmbH": "VirtualBox",
+    "VirtualBox": "VirtualBox",
+    "Oracle Corporation VirtualBox": "VirtualBox",
+    "Xen": "Xen",
+    "Bochs": "Bochs",
+    "Parallels": "Parallels",
+    "BHYVE": "bhyve",
+    "Hyper-V": "Hyper-V",
+    "Apple Virtualization": "Apple Virtualization",
+    "Google Compute Engine": "Google Compute Engine",
+    "cloud-hypervisor": "cloud-hypervisor",
+    "Cloud Hypervisor": "cloud-hypervisor",
+    "Firecracker": "Firecracker",
+}
+# PCI vendors that only hypervisors have (pci.ids): QEMU's bridges and devices, VMware, Bochs VGA, Hyper-V, VirtualBox.
+_VIRTUAL_VENDORS = {0x1B36: "QEMU", 0x15AD: "VMware", 0x1234: "QEMU", 0x1414: "Hyper-V", 0x80EE: "VirtualBox"}
+_CONTAINER_FILES = {".dockerenv": "docker", "run/.containerenv": "podman"}
+
+
+def read_environment(
+    evidence: Evidence, cpu: Cpu, firmware: Firmware, functions: Mapping[str, Function] | Unknown
+) -> Environment:
+    """What kind of machine the evidence comes from."""
+    container = _container(evidence)
+    if wsl := _wsl(evidence):
+        return Environment("wsl", "Hyper-V (WSL)", container, (wsl,))
+    if dom0 := _xen_dom0(evidence):
+        return Environment("bare-metal", "", container, (dom0,))
+    signs = [*_signs_of_guest(firmware, functions)]
+    if cpu.hypervisor_flag is True:
+        signs.append(("/proc/cpuinfo", "flags: hypervisor"))
+    if signs:
+        hypervisor = next((name for name in (_name(sign) for sign in signs) if name), "")
+        return Environment("virtual-machine", hypervisor, container, tuple(signs))
+    if isinstance(cpu.hypervisor_flag, Unknown) and isinstance(firmware.system_vendor, Unknown):
+        why = Unknown("neither the processor's flags nor DMI say whether this is a virtual machine")
+        return Environment(why, "", container)
+    return Environment("bare-metal", "", container, (("/proc/cpuinfo", "no hypervisor flag"),))
+
+
+def _name(sign: tuple[str, str]) -> str:
+    source, value = sign
+    if source.startswith("/sys/class/dmi"):
+        return next((name for text, name in _DMI_VENDORS.items() if text in value), "")
+    if source.startswith("/sys/bus/pci"):
+        return _VIRTUAL_VENDORS.get(int(value[:4], 16), "")
+    return ""
+
+
+def _signs_of_guest(firmware: Firmware, functions: Mapping[str, Function] | Unknown) -> list[tuple[str, str]]:
+    signs = []
+    for attribute, text in (("sys_vendor", firmware.system_vendor), ("product_name", firmware.product_name)):
+        if not isinstance(text, Unknown) and any(name in text for name in _DMI_VENDORS):
+            signs.append((f"/sys/class/dmi/id/{attribute}", text))
+    if firmware.system_vendor == "Microsoft Corporation" and firmware.product_name == "Virtual Machine":
+        signs.append(("/sys/class/dmi/id/product_name", "Hyper-V Virtual Machine"))
+    if firmware.system_vendor == "Amazon EC2" and ".metal" not in str(firmware.product_name):
+        signs.append(("/sys/class/dmi/id/sys_vendor", "Amazon EC2"))
+    if not isinstance(functions, Unknown):
+        virtual = next((found for found in functions.values() if found.vendor in _VIRTUAL_VENDORS), None)
+        if virtual is not None:
+            signs.append((virtual.origin, f"{virtual.vendor:04x}:{virtual.device:04x}"))
+    return signs
+
+
+def _wsl(evidence: Evidence) -> tuple[str, str] | None:
+    for path in ("proc/sys/kernel/osrelease", "proc/version"):
+        text = text_of(evidence, path)
+        if not isinstance(text, Unknown) and "microsoft" in text.lower() and "wsl" in text.lower():
+            return evidence.shown(path), text
+    return None
+
+
+def _xen_dom0(evidence: Evidence) -> tuple[str, str] | None:
+    """The control domain of Xen owns the hardware, although its processor shows the hypervisor flag."""
+    text = text_of(evidence, "proc/xen/capabilities")
+    return ("/proc/xen/capabilities", text) if not isinstance(text, Unknown) and "control_d" in text else None
+
+
+def _container(evidence: Evidence) -> str:
+    text = text_of(evidence, "run/systemd/container")
+    if not isinstance(text, Unknown) and text:
+        return text.splitlines()[0][:40]
+    for path, name in _CONTAINER_FILES.items():
+        try:
+            evidence.read(path)
+        except Unreadable:
+            continue
+        return name
+    cgroup = text_of(evidence, "proc/1/cgroup")
+    if not isinstance(cgroup, Unknown):
+        for word in ("kubepods", "docker", "lxc", "libpod"):
+            if word in cgroup:
+                return "Kubernetes" if word == "kubepods" else word
+    return ""

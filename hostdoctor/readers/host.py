@@ -1,0 +1,87 @@
+"""All facts of a host from one evidence."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hostdoctor.evidence import Evidence
+from hostdoctor.evidence.guarded import GuardedRead
+from hostdoctor.facts.host import Host
+from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function
+from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown, known
+from hostdoctor.readers.environment import read_environment
+from hostdoctor.readers.gpu import DriverFacts, read_driver_facts
+from hostdoctor.readers.pci import read_functions, with_attributes
+from hostdoctor.readers.platform import (
+    read_boot,
+    read_cpu,
+    read_firmware,
+    read_iommu,
+    read_memory_map,
+    read_modules,
+    read_numa,
+)
+
+_STORAGE, _NETWORK = 0x01, 0x02
+
+
+def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: bool = False) -> Host:
+    """Read everything the checks look at.
+
+    Args:
+        evidence: where from.
+        deadline_s: how long the files that GPU drivers serve may take.
+        assume_bare_metal: judge a guest as if its PCI tree were hardware.
+    """
+    functions = read_functions(evidence)
+    gpus = [] if isinstance(functions, Unknown) else [found for found in functions.values() if _is_gpu(found)]
+    has_amd = any(gpu.vendor == ATI for gpu in gpus)
+
+    def reader(source: Evidence) -> DriverFacts:
+        return read_driver_facts(source, gpus, with_kfd=has_amd)
+
+    at_work = GuardedRead(evidence, reader, deadline_s) if gpus else None
+    cpu, firmware = read_cpu(evidence), read_firmware(evidence)
+    environment = read_environment(evidence, cpu, firmware, functions)
+    host = Host(
+        environment=msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal),
+        functions=functions,
+        boot=read_boot(evidence, with_config=has_amd),
+        modules=read_modules(evidence),
+        iommu=read_iommu(evidence),
+        cpu=cpu,
+        firmware=firmware,
+        memory_map=read_memory_map(evidence),
+        numa=read_numa(evidence),
+    )
+    if isinstance(functions, Unknown):
+        return host
+    driver = reader(at_work.answers()) if at_work else DriverFacts({}, {}, None)
+    merged = {**functions, **driver.functions}
+    merged.update({found.address: with_attributes(evidence, found) for found in _ports_above(merged, gpus)})
+    return msgspec.structs.replace(
+        host,
+        functions=merged,
+        gpu_facts=driver.gpu_facts,
+        kfd=driver.kfd,
+        privileged=not any(_was_refused(found) for found in merged.values()),
+    )
+
+
+def _is_gpu(function: Function) -> bool:
+    return function.base_class in (0x03, 0x12) and function.vendor in (ATI, NVIDIA, INTEL)
+
+
+def _ports_above(functions: dict[str, Function], gpus: list[Function]) -> list[Function]:
+    """The bridges between GPUs and their root complex, each once."""
+    found: dict[str, Function] = {}
+    for gpu in gpus:
+        parent = known(gpu.parent, None)
+        while parent and parent in functions and parent not in found:
+            found[parent] = functions[parent]
+            parent = known(functions[parent].parent, None)
+    return list(found.values())
+
+
+def _was_refused(function: Function) -> bool:
+    return function.express is NEEDS_ROOT or function.config is NEEDS_ROOT

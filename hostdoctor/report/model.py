@@ -1,0 +1,245 @@
+"""The report every renderer starts from; as JSON it is what people script against (schema 1).
+
+Keys may be added; none is renamed or removed within a schema number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from hostdoctor import __version__, knowledge
+from hostdoctor.bars import vram_bar_of
+from hostdoctor.diagnosis import summary
+from hostdoctor.evidence import Evidence
+from hostdoctor.evidence.provenance import files_read, files_unread
+from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.findings import Finding, Outcome
+from hostdoctor.p2p import Prediction
+from hostdoctor.topology import Card, Segment, link_of
+from hostdoctor.view import View
+
+SCHEMA = 1
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """Which program made the report."""
+
+    name: str = "hostdoctor"
+    version: str = __version__
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """A source that is there and could not be read."""
+
+    source: str
+    reason: str
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """Where the facts come from; `files` has one entry for many functions, with a star for the address."""
+
+    kind: Literal["live", "root", "capture", "attachments"]
+    sources: tuple[str, ...]
+    unread: tuple[Unread, ...]
+    files: tuple[str, ...]
+
+
+class LinkReport(msgspec.Struct, frozen=True):
+    """One link: speeds in GT/s, bandwidths in GB/s each way. "possible" is what both of its ends can do."""
+
+    port: str
+    speed_gts: float | Unknown
+    width: int | Unknown
+    possible_speed_gts: float | Unknown
+    possible_width: int | Unknown
+    card_max_speed_gts: float | Unknown
+    card_max_width: int | Unknown
+    loaded_gbs: float | Unknown
+
+
+class GpuReport(msgspec.Struct, frozen=True):
+    """One discrete GPU; `slot` is the link between its card and the board, not one inside the card."""
+
+    address: str
+    id: str
+    name: str
+    driver: str | Unknown | None
+    memory_bytes: int | Unknown
+    bar_bytes: int | Unknown
+    numa_node: int | Unknown
+    iommu_type: str | Unknown | None
+    dma_mask_bits: int | Unknown
+    attachment: str | Unknown
+    asleep: bool
+    slot: LinkReport | None
+    to_root_gbs: float | Unknown
+
+
+class PairReport(msgspec.Struct, frozen=True):
+    """One ordered pair: what is predicted, the condition that decides, and the driver's own verdict where it has one."""
+
+    accessor: str
+    owner: str
+    p2p: Literal["holds", "fails", "unknown"]
+    condition: str | None
+    reason: str
+    driver_says: bool | None
+
+
+class HostReport(msgspec.Struct, frozen=True):
+    """The facts a reader needs."""
+
+    kernel: str | Unknown
+    cmdline: str | Unknown
+    distribution: str | Unknown
+    cpu: str | Unknown
+    cpu_sockets: int | Unknown
+    physical_address_bits: int | Unknown
+    system: str | Unknown
+    board: str | Unknown
+    bios: str | Unknown
+    virtualisation: str | Unknown
+    hypervisor: str
+    container: str
+    iommu_units: tuple[str, ...] | Unknown
+    numa_nodes: tuple[int, ...] | Unknown
+    functions: int
+    gpus: tuple[GpuReport, ...]
+    integrated_gpus: tuple[str, ...]
+    pairs: tuple[PairReport, ...]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One scan."""
+
+    tool: Tool
+    evidence: Sources
+    host: HostReport
+    findings: tuple[Finding, ...]
+    summary: dict[Outcome, int]
+    exit: int
+    schema: int = SCHEMA
+
+
+def build(evidence: Evidence, view: View, findings: Iterable[Finding], exit_: int) -> Report:
+    """The report of a scan."""
+    listed = tuple(findings)
+    unread = tuple(Unread(source, reason) for source, reason in files_unread(evidence.reads))
+    sources = Sources(evidence.kind, evidence.sources, unread, tuple(files_read(evidence.reads)))
+    return Report(Tool(), sources, _host(view), listed, summary(listed), exit_)
+
+
+def _host(view: View) -> HostReport:
+    host = view.host
+    boot, cpu, firmware = host.boot, host.cpu, host.firmware
+    return HostReport(
+        kernel=boot.release,
+        cmdline=boot.command_line,
+        distribution=boot.distribution,
+        cpu=cpu.name,
+        cpu_sockets=cpu.sockets,
+        physical_address_bits=cpu.physical_bits,
+        system=_joined(firmware.system_vendor, firmware.product_name),
+        board=_joined(firmware.board_vendor, firmware.board_name),
+        bios=_joined(firmware.bios_vendor, firmware.bios_version, firmware.bios_date),
+        virtualisation=host.environment.kind,
+        hypervisor=host.environment.hypervisor,
+        container=host.environment.container,
+        iommu_units=host.iommu.units,
+        numa_nodes=host.numa.nodes,
+        functions=len(view.topology.functions),
+        gpus=tuple(_gpu(view, card) for card in view.cards),
+        integrated_gpus=tuple(gpu.address for gpu in view.topology.integrated_gpus),
+        pairs=() if host.environment.is_guest else tuple(_pair(pair) for pair in view.pairs),
+    )
+
+
+def _joined(*parts: str | Unknown) -> str | Unknown:
+    found = [part for part in parts if not isinstance(part, Unknown) and part]
+    if found:
+        return " ".join(dict.fromkeys(found))
+    return next((part for part in parts if isinstance(part, Unknown)), Unknown("it is empty"))
+
+
+def _gpu(view: View, card: Card) -> GpuReport:
+    gpu = card.gpu
+    facts = view.host.gpu_facts.get(gpu.address, GpuFacts())
+    bar = vram_bar_of(gpu, facts)
+    return GpuReport(
+        address=gpu.address,
+        id=gpu.id,
+        name=view.name(gpu),
+        driver=gpu.driver,
+        memory_bytes=_memory(gpu, facts),
+        bar_bytes=bar if isinstance(bar, Unknown) else bar.size_bytes,
+        numa_node=gpu.numa_node,
+        iommu_type=gpu.iommu_type,
+        dma_mask_bits=gpu.dma_mask_bits,
+        attachment=card.attachment,
+        asleep=gpu.asleep,
+        slot=_link(card.slot) if isinstance(card.slot, Segment) else None,
+        to_root_gbs=to_root_gbs(card),
+    )
+
+
+def _memory(gpu: Function, facts: GpuFacts) -> int | Unknown:
+    """What the driver says, else what the product has where all products of its id have the same."""
+    if not isinstance(facts.vram_bytes, Unknown):
+        return facts.vram_bytes
+    nominal = knowledge.vram_range_bytes(gpu.id)
+    return nominal[0] if nominal and nominal[0] == nominal[1] else facts.vram_bytes
+
+
+def _link(segment: Segment) -> LinkReport:
+    edge = link_of(segment.lower)
+    return LinkReport(
+        port=segment.upper.address,
+        speed_gts=edge.current_speed_gts,
+        width=edge.current_width,
+        possible_speed_gts=segment.max_speed_gts,
+        possible_width=segment.max_width,
+        card_max_speed_gts=edge.max_speed_gts,
+        card_max_width=edge.max_width,
+        loaded_gbs=segment.loaded_gbs,
+    )
+
+
+def to_root_gbs(card: Card) -> float | Unknown:
+    """GB/s each way that the narrowest link between card and root complex carries under load."""
+    rates: list[float] = []
+    for segment in card.segments:
+        if isinstance(segment.loaded_gbs, Unknown):
+            return segment.loaded_gbs
+        rates.append(segment.loaded_gbs)
+    return min(rates) if rates else Unknown("there is no link above the card in this evidence")
+
+
+def _pair(pair: Prediction) -> PairReport:
+    decisive = pair.decisive
+    return PairReport(
+        accessor=pair.accessor.address,
+        owner=pair.owner.address,
+        p2p="unknown" if pair.disagrees else pair.state,
+        condition=decisive.name if decisive else None,
+        reason=decisive.text if decisive else "every condition holds",
+        driver_says=pair.driver_says,
+    )
+
+
+def to_json(report: Report) -> bytes:
+    """The report as JSON, for people as much as for programs."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema of a report, made from these types."""
+    return msgspec.json.schema(Report)
+
+
+def shown(value: str | Unknown) -> str:
+    """A text fact, or nothing where it is not known."""
+    return known(value, "")

@@ -1,0 +1,57 @@
+"""What a check sees: the host's facts and what follows from them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from hostdoctor import knowledge, p2p
+from hostdoctor.facts.host import Host
+from hostdoctor.facts.pci import ATI, NVIDIA, Function
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.topology import Card, Topology
+
+
+class View:
+    """The facts of one host, its topology and its P2P predictions, each worked out once."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.topology = Topology({} if isinstance(host.functions, Unknown) else host.functions)
+
+    @property
+    def gpus(self) -> tuple[Function, ...]:
+        """The discrete GPUs."""
+        return self.topology.gpus
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The discrete GPUs with their slots."""
+        return self.topology.cards
+
+    def gpus_of(self, vendor: int) -> list[Function]:
+        """The discrete GPUs of one vendor that belong to this host, not to a guest."""
+        return [gpu for gpu in self.gpus if gpu.vendor == vendor and gpu.driver != "vfio-pci"]
+
+    @property
+    def amd_gpus(self) -> list[Function]:
+        """AMD's discrete GPUs."""
+        return self.gpus_of(ATI)
+
+    @property
+    def nvidia_gpus(self) -> list[Function]:
+        """NVIDIA's discrete GPUs."""
+        return self.gpus_of(NVIDIA)
+
+    @cached_property
+    def uses_vfio(self) -> bool:
+        """Whether some function is handed to guests, so that isolation between functions matters."""
+        return any(function.driver == "vfio-pci" for function in self.topology.functions.values())
+
+    @cached_property
+    def pairs(self) -> tuple[p2p.Prediction, ...]:
+        """A prediction for each ordered pair of discrete GPUs."""
+        return p2p.predict(self)
+
+    def name(self, function: Function) -> str:
+        """What a GPU is called: by the knowledge tables, else by its ids."""
+        return knowledge.name_of(function.id) or f"[{function.id}]"
