@@ -104,6 +104,12 @@ def test_a_function_without_capabilities_needs_no_root(config_space):
     assert read_config(space.read_at).acs is None
 
 
+def test_the_status_register_says_whether_there_is_a_chain(config_space):
+    space = config_space().express()
+    space.data[0x06] &= ~0x10
+    assert read_config(space.read_at).express is None
+
+
 def test_conventional_pci_has_no_extended_capabilities(config_space):
     facts = read_config(config_space(size=256).capability(0x01, 0x40).capability(0x05, 0x50).read_at)
     assert (facts.express, facts.acs, facts.aer, facts.sriov, facts.dpc) == (None,) * 5
@@ -258,6 +264,13 @@ def test_extended_capabilities(config_space):
 def test_sizes_of_a_resizable_bar_above_128_tib(config_space):
     space = config_space().express().resizable_bars(0x100, (0, 43, 1 << 43 | 1 << 28 | 1 << 27 | 1))
     assert read_config(space.read_at).resizable_bars == (ResizableBar(0, 1 << 63, (MIB, 1 << 47, 1 << 48, 1 << 63)),)
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_resizable_bars_up_to_six(config_space, count):
+    space = config_space().express().resizable_bars(0x100, *((bar, bar, 0x3F) for bar in range(count)))
+    sizes = tuple(MIB << n for n in range(6))
+    assert read_config(space.read_at).resizable_bars == tuple(ResizableBar(bar, MIB << bar, sizes) for bar in range(count))
 
 
 def test_the_kernels_quirk_for_too_few_sizes(config_space):
