@@ -195,9 +195,7 @@ def _registers(read_at: ReadAt, position: int, spans: _Spans) -> int | None:
 
 
 def _decode(value: int, fields: _Compiled) -> list[Any]:
-    return [
-        value >> shift & mask if meaning is None else meaning[value >> shift & mask] for shift, mask, meaning in fields
-    ]
+    return [value >> shift & mask if meaning is None else meaning[value >> shift & mask] for shift, mask, meaning in fields]
 
 
 def _read_extended(read_at: ReadAt, header: bytes, express: Express | Unknown | None) -> dict[str, Any]:
