@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from hostdoctor import knowledge, p2p
+from hostdoctor import p2p
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
+from hostdoctor.names import device_name
 from hostdoctor.topology import Card, Topology
 
 
@@ -53,5 +54,5 @@ class View:
         return p2p.predict(self)
 
     def name(self, function: Function) -> str:
-        """What a GPU is called: by the knowledge tables, else by its ids."""
-        return knowledge.name_of(function.id) or f"[{function.id}]"
+        """What a GPU is called, or its ids where nothing knows it."""
+        return device_name(function) or f"[{function.id}]"

@@ -1,0 +1,1 @@
+"""The commands; each is imported only when it runs."""

@@ -1,0 +1,59 @@
+"""The entry point: finds the command without importing the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from hostdoctor import __version__
+
+# Name -> module and the line the overview shows, so that `--help` imports none of them.
+_COMMANDS = {
+    "scan": ("hostdoctor.cli.scan", "Inspect a host, judge it, and print what is wrong."),
+    "topology": ("hostdoctor.cli.topology", "Show the tree of host bridges, switches, links and GPUs."),
+    "checks": ("hostdoctor.cli.checks", "List the checks."),
+    "explain": ("hostdoctor.cli.explain", "Say what a check looks at, why, and how it decides."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands by name and loads the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(_COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="hostdoctor")
+def cli() -> None:
+    """Say what keeps the GPUs of a Linux host from talking to each other as fast as they could.
+
+    `hostdoctor scan` inspects this host and changes nothing.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; Ctrl-C ends it with 130, a closed pipe without a word."""
+    try:
+        cli.main(standalone_mode=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; the interpreter must not complain of it while it shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(0)

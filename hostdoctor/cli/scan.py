@@ -1,0 +1,110 @@
+"""`hostdoctor scan`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import click
+
+from hostdoctor.cli.evidence import evidence_options, fail, open_evidence
+from hostdoctor.diagnosis import diagnose, exit_code, selected
+from hostdoctor.findings import Check
+from hostdoctor.registry import Broken, load_checks
+from hostdoctor.report import model
+from hostdoctor.view import View
+
+_FAIL_ON = ("failure", "warning", "info", "never")
+
+
+@click.command("scan", context_settings={"help_option_names": ["-h", "--help"]})
+@evidence_options
+@click.option("--check", "only", metavar="GLOB", multiple=True, help="Run only checks whose id matches; repeatable.")
+@click.option("--skip", metavar="GLOB", multiple=True, help="Leave out checks whose id matches; repeatable.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(_FAIL_ON),
+    default="failure",
+    show_default=True,
+    help="Exit with 1 from this outcome on.",
+)
+@click.option("--strict", is_flag=True, help="Let what could not be judged count as a failure.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write to a file.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("-v", "--verbose", is_flag=True, help="Also show what is in order, and every file that was read.")
+@click.option("-q", "--quiet", is_flag=True, help="Show only failures and warnings, a line each.")
+def command(  # noqa: PLR0913, PLR0917  one parameter an option
+    paths: tuple[str, ...],
+    root: str | None,
+    deadline_s: float,
+    assume_bare_metal: bool,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    fail_on: str,
+    strict: bool,
+    format_: str,
+    output: str | None,
+    color: str,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Inspect a host, judge it, and print what is wrong.
+
+    Without PATH it is this host; PATH (or --root) is a folder that holds another host's sys, proc, etc and boot.
+    Nothing is changed and no sleeping device is woken. Exit status: 0 nothing found, 1 a failure, 2 wrong usage,
+    3 nothing could be read.
+    """
+    # A scan ends before its garbage could matter, and collecting it costs a fifth of the time.
+    gc.disable()
+    checks = _chosen(only, skip)
+    from hostdoctor.readers.host import read_host  # noqa: PLC0415  so that wrong usage is told at once
+
+    began = time.perf_counter()
+    with open_evidence(root, paths) as evidence:
+        view = View(read_host(evidence, deadline_s, assume_bare_metal))
+        findings = diagnose(view, checks)
+        report = model.build(evidence, view, findings, exit_code(findings, fail_on, strict))
+    seconds = time.perf_counter() - began
+    render = _json if format_ == "json" else _text(seconds, color, verbose, quiet, to_file=output is not None)
+    _write(render(report), output)
+    sys.exit(report.exit)
+
+
+def _chosen(only: Sequence[str], skip: Sequence[str]) -> list[Check | Broken]:
+    checks = load_checks()
+    for pattern in only:
+        if not selected(checks, [pattern]):
+            raise click.BadParameter(f"no check matches {pattern!r}; `hostdoctor checks` lists them", param_hint="--check")
+    chosen = selected(checks, only, skip)
+    if not chosen:
+        raise click.UsageError("no check is left to run")
+    return chosen
+
+
+def _json(report: model.Report) -> bytes:
+    return model.to_json(report)
+
+
+def _text(seconds: float, color: str, verbose: bool, quiet: bool, to_file: bool) -> Callable[[model.Report], bytes]:
+    from hostdoctor.report import text  # noqa: PLC0415  rich costs time that JSON need not pay
+
+    terminal = sys.stdout.isatty() and not to_file
+    colored = color == "always" or (color == "auto" and terminal and not os.environ.get("NO_COLOR"))
+    style = text.Style(width=text.width_of(sys.stdout if terminal else None), color=colored, verbose=verbose, quiet=quiet)
+    return lambda report: text.render(report, style, seconds).encode("utf-8", "replace")
+
+
+def _write(data: bytes, output: str | None) -> None:
+    if output is None or output == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with open(output, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        fail(f"{output}: {error.strerror}")

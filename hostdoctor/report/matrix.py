@@ -1,0 +1,62 @@
+"""The P2P predictions as one matrix of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor.report.model import HostReport, PairReport
+
+_WORDS = {"holds": "yes", "fails": "no", "unknown": "?"}
+
+
+def matrix_lines(host: HostReport, width: int) -> Iterator[str]:
+    """Rows read columns; a letter in a cell points to the reason below. Nothing where there are no pairs."""
+    if not host.pairs:
+        return
+    addresses = list(dict.fromkeys(pair.accessor for pair in host.pairs))
+    names = _short_names(addresses)
+    cells = {(pair.accessor, pair.owner): pair for pair in host.pairs}
+    letters = _letters(host.pairs)
+    longest = max(len(name) for name in names.values())
+    column = max(longest, 5) + 1
+    if 6 + longest + column * len(addresses) > width:
+        yield from _as_list(host.pairs, names, letters)
+    else:
+        heads = "".join(f"{names[address]:>{column}}" for address in addresses)
+        yield "  P2P, row reads column (expected, not measured)"
+        yield f"  {'':{longest}}{heads}"
+        for row in addresses:
+            marks = "".join(f"{_cell(cells.get((row, owner)), letters):>{column}}" for owner in addresses)
+            yield f"  {names[row]:>{longest}}{marks}"
+    for reason, letter in letters.items():
+        yield f"  {letter}: {reason}" if len(letters) > 1 else f"  {reason}"
+
+
+def _short_names(addresses: list[str]) -> dict[str, str]:
+    """Addresses without what all have in common: the domain 0000 and function 0."""
+    plain = all(address.startswith("0000:") and address.endswith(".0") for address in addresses)
+    return {address: address[5:-2] if plain else address for address in addresses}
+
+
+def _letters(pairs: tuple[PairReport, ...]) -> dict[str, str]:
+    reasons = dict.fromkeys(pair.reason for pair in pairs if pair.p2p != "holds")
+    return {reason: chr(ord("a") + number % 26) for number, reason in enumerate(reasons)}
+
+
+def _cell(pair: PairReport | None, letters: dict[str, str]) -> str:
+    if pair is None:
+        return "-"
+    word = _WORDS[pair.p2p]
+    return word if pair.p2p == "holds" or len(letters) < 2 else f"{word} {letters[pair.reason]}"
+
+
+def _as_list(pairs: tuple[PairReport, ...], names: dict[str, str], letters: dict[str, str]) -> Iterator[str]:
+    """Too many GPUs for the width: each accessor with the owners of each verdict."""
+    yield "  P2P, accessor: owners (expected, not measured)"
+    for accessor in dict.fromkeys(pair.accessor for pair in pairs):
+        groups: dict[str, list[str]] = {}
+        for pair in pairs:
+            if pair.accessor == accessor:
+                groups.setdefault(_cell(pair, letters), []).append(names[pair.owner])
+        for mark, owners in groups.items():
+            yield f"  {names[accessor]} {mark}: {' '.join(owners)}"

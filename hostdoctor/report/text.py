@@ -1,0 +1,321 @@
+"""The report a person reads in a terminal: 80 columns, worst first, nothing twice.
+
+Everything from the evidence is untrusted: control characters are written out, so that none reaches the terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from hostdoctor import wording
+from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.findings import OUTCOMES, Evidence, Finding, Outcome
+from hostdoctor.knowledge import load_remedies
+from hostdoctor.report.matrix import matrix_lines
+from hostdoctor.report.model import GpuReport, HostReport, Report
+
+_COLORS: dict[Outcome, str] = {
+    "failure": "bold red",
+    "warning": "bold yellow",
+    "info": "bold cyan",
+    "unknown": "bold magenta",
+    "ok": "green",
+    "not-applicable": "dim",
+}
+_SEEN_AT_MOST = 4
+_NARROWEST, _WIDEST = 60, 100
+_DEFAULT_WIDTH = 80
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How to print: columns, colour, and how much."""
+
+    width: int = _DEFAULT_WIDTH
+    color: bool = False
+    verbose: bool = False
+    quiet: bool = False
+
+
+def width_of(terminal: TextIO | None) -> int:
+    """The columns to use: 80 in a pipe, a terminal's own within reason."""
+    if terminal is None:
+        return _DEFAULT_WIDTH
+    try:
+        columns = os.get_terminal_size(terminal.fileno()).columns
+    except OSError:
+        return _DEFAULT_WIDTH
+    return max(_NARROWEST, min(columns, _WIDEST))
+
+
+def safe(text: str) -> str:
+    """Text with control characters written out as escapes, so that it can do nothing to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
+
+
+def render(report: Report, style: Style, seconds: float) -> str:
+    """The whole report."""
+    page = _Page(style)
+    if style.quiet:
+        for finding in report.findings:
+            if finding.outcome in ("failure", "warning"):
+                subject = f" [{wording.listed(finding.subject, 8)}]" if finding.subject else ""
+                page.line(f"{finding.outcome}: {finding.check}{subject}: {finding.title}")
+        return page.text()
+    _header(page, report, seconds)
+    _gpu_table(page, report.host)
+    _findings(page, report, style)
+    _closing(page, report, style)
+    return page.text()
+
+
+class _Page:
+    """Lines of text, wrapped, with colour where it is wanted."""
+
+    def __init__(self, style: Style) -> None:
+        self.style = style
+        self._file = io.StringIO()
+        self._console = Console(
+            file=self._file,
+            width=style.width,
+            force_terminal=style.color,
+            color_system="standard" if style.color else None,
+            no_color=not style.color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def text(self) -> str:
+        return self._file.getvalue()
+
+    def line(self, text: str = "") -> None:
+        """A line as it is, cut at nothing."""
+        self._console.out(safe(text), highlight=False)
+
+    def wrapped(self, text: str, indent: int = 0, first: str = "", lead: str = "", style: str = "") -> None:
+        """Text wrapped to the width; the first line begins with `first`, of which `lead` is coloured."""
+        width = self.style.width
+        start = lead + first
+        body = Text(safe(text)).wrap(self._console, max(20, width - indent), tab_size=4)
+        for number, piece in enumerate(body):
+            piece.rstrip()
+            if number == 0:
+                line = Text(lead, style=style) + Text(
+                    set_cell_size(first, max(0, indent - cell_len(lead))) if indent else first
+                )
+                if indent and cell_len(start) > indent:
+                    line = Text(lead, style=style) + Text(first)
+                self._console.print(line + piece, soft_wrap=True)
+            else:
+                self._console.print(Text(" " * indent) + piece, soft_wrap=True)
+
+
+# --- the head --------------------------------------------------------------------------------------------------------
+
+
+def _header(page: _Page, report: Report, seconds: float) -> None:
+    host = report.host
+    board = known(host.board, "") or known(host.system, "")
+    sockets = known(host.cpu_sockets, 1)
+    cpu = known(host.cpu, "")
+    parts = [board, f"{sockets} × {cpu}" if cpu and sockets > 1 else cpu]
+    parts.append(f"Linux {host.kernel}" if isinstance(host.kernel, str) else "")
+    page.wrapped(" · ".join(part for part in parts if part) or "a host that says little of itself", indent=2)
+    where = "" if report.evidence.kind == "live" else f"read from {report.evidence.sources[0]}"
+    counted = [wording.count(len(host.gpus), "GPU"), wording.count(host.functions, "PCI function")]
+    page.wrapped(
+        " · ".join(each for each in (_iommu(host), ", ".join(counted), f"judged in {seconds:.2f} s") if each), indent=2
+    )
+    if where:
+        page.line(where)
+
+
+def _iommu(host: HostReport) -> str:
+    if host.virtualisation == "virtual-machine":
+        return f"virtual machine ({host.hypervisor})" if host.hypervisor else "virtual machine"
+    if host.virtualisation == "wsl":
+        return "WSL"
+    modes = sorted({gpu.iommu_type for gpu in host.gpus if isinstance(gpu.iommu_type, str)})
+    words = {"identity": "passed through (identity)", "DMA-FQ": "translated (DMA-FQ)", "DMA": "translated (DMA, strict)"}
+    if modes:
+        return "IOMMU on, GPUs " + ", ".join(words.get(mode, mode) for mode in modes)
+    if isinstance(host.iommu_units, Unknown):
+        return ""
+    return "IOMMU on" if host.iommu_units else "IOMMU off"
+
+
+def _gpu_table(page: _Page, host: HostReport) -> None:
+    if not host.gpus:
+        return
+    guest = host.virtualisation in ("virtual-machine", "wsl")
+    rows = [("GPU", "model", "memory", "slot link now / card", "to the CPU")]
+    rows += [
+        (
+            gpu.address,
+            gpu.name.split(" / ")[0],
+            "?" if isinstance(gpu.memory_bytes, Unknown) else _memory(gpu.memory_bytes),
+            "emulated" if guest else _slot(gpu),
+            "" if isinstance(gpu.to_root_gbs, Unknown) or guest else f"{gpu.to_root_gbs:.1f} GB/s",
+        )
+        for gpu in host.gpus
+    ]
+    page.line()
+    spare = page.style.width - 2 - sum(max(cell_len(row[at]) for row in rows) + 2 for at in (0, 2, 3, 4)) - 1
+    widths = [max(cell_len(safe(row[at])) for row in rows) for at in range(5)]
+    widths[1] = min(widths[1], max(8, spare))
+    for row in rows:
+        cells = (set_cell_size(safe(cell), width) for cell, width in zip(row, widths, strict=True))
+        page.line(("  " + "  ".join(cells)).rstrip())
+
+
+def _memory(bytes_: int) -> str:
+    """Graphics memory as people name it: "24 GiB" also where a little of it is reserved."""
+    gib = bytes_ / wording.GIB
+    return f"{gib:.0f} GiB" if gib >= 1 else f"{bytes_ // wording.MIB} MiB"
+
+
+def _slot(gpu: GpuReport) -> str:
+    link = gpu.slot
+    if gpu.asleep:
+        return "asleep"
+    if link is None:
+        return "?"
+    now = wording.link(link.speed_gts, link.width)
+    slow = not isinstance(link.speed_gts, Unknown) and not isinstance(link.possible_speed_gts, Unknown)
+    if slow and known(link.speed_gts, 0.0) < known(link.possible_speed_gts, 0.0):
+        now = f"idle? {now}"
+    return f"{now} / {wording.link(link.card_max_speed_gts, link.card_max_width)}"
+
+
+# --- the findings ----------------------------------------------------------------------------------------------------
+
+
+def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings that say the same of several subjects, together, in their order."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.check, finding.outcome, finding.title), []).append(finding)
+    return list(groups.values())
+
+
+def _findings(page: _Page, report: Report, style: Style) -> None:
+    wanted: tuple[Outcome, ...] = OUTCOMES if style.verbose else ("failure", "warning", "info")
+    chosen = [each for each in report.findings if each.outcome in wanted]
+    groups = _groups(chosen)
+    pairs = [group for group in groups if group[0].check == "p2p-pair" and len(group[0].subject) == 2]
+    page.line()
+    if not any(each.outcome in ("failure", "warning") for each in report.findings):
+        page.line("Nothing wrong found.")
+        if chosen:
+            page.line()
+    drawn = False
+    for group in groups:
+        _group(page, group)
+        if group in pairs and not drawn:
+            _matrix(page, report)
+            drawn = True
+        page.line()
+    if not drawn and report.host.pairs and report.host.gpus:
+        _matrix(page, report)
+        page.line()
+
+
+def _matrix(page: _Page, report: Report) -> None:
+    for line in matrix_lines(report.host, page.style.width):
+        page.line(line)
+
+
+def _group(page: _Page, group: Sequence[Finding]) -> None:
+    first = group[0]
+    word = first.outcome.upper()
+    page.wrapped(f"{first.check}: {first.title}", indent=9, lead=word, first=" ", style=_COLORS[first.outcome])
+    subjects = [finding.subject for finding in group if finding.subject]
+    if subjects:
+        page.wrapped(_subjects(subjects), indent=11, first="  for")
+    if first.explanation and first.outcome not in ("ok", "not-applicable"):
+        page.wrapped(first.explanation, indent=2, first="  ")
+    for label, text in _details(group):
+        page.wrapped(text, indent=11, first=f"  {label}")
+
+
+def _subjects(subjects: Sequence[tuple[str, ...]]) -> str:
+    if all(len(subject) == 2 for subject in subjects) and len(subjects) > 1:
+        return f"{len(subjects)} ordered pairs of GPUs" if len(subjects) > 3 else "; ".join(map(" to ".join, subjects))
+    return wording.listed(dict.fromkeys(each for subject in subjects for each in subject), 8)
+
+
+def _details(group: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    first = group[0]
+    if first.outcome not in ("ok", "not-applicable"):
+        for number, evidence in enumerate(first.evidence[:_SEEN_AT_MOST]):
+            yield ("" if number else "seen"), _evidence(evidence)
+    if len(group) > 1 and len(first.subject) == 1 and first.evidence and first.outcome not in ("ok", "not-applicable"):
+        yield "", f"(and alike for the other {len(group) - 1})"
+    if first.cost:
+        yield "costs", first.cost.text
+    if first.confidence != "certain" and first.outcome in ("failure", "warning", "info"):
+        yield "sure?", first.confidence
+    if first.next:
+        yield "next", first.next
+    elif first.outcome in ("failure", "warning") and first.remedies:
+        known_remedies = load_remedies()
+        titles = [known_remedies[each].title for each in first.remedies if each in known_remedies]
+        if titles:
+            yield "next", titles[0]
+
+
+def _evidence(evidence: Evidence) -> str:
+    return f"{_shortened(evidence.source)}  {evidence.value}"
+
+
+def _shortened(source: str) -> str:
+    return source.removeprefix("/sys/bus/pci/devices/")
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def _closing(page: _Page, report: Report, style: Style) -> None:
+    unknown = [each for each in report.findings if each.outcome == "unknown"]
+    if unknown and not style.verbose:
+        page.wrapped(_not_judged(unknown, report), indent=2)
+    if style.verbose:
+        page.line("Read:")
+        for path in report.evidence.files:
+            page.line(f"  {path}")
+        for unread in report.evidence.unread:
+            page.line(f"  {unread.source}: {unread.reason}")
+    counts = [
+        f"{report.summary[outcome]} {_plural(outcome, report.summary[outcome])}"
+        for outcome in OUTCOMES
+        if report.summary[outcome] and outcome != "not-applicable"
+    ]
+    page.line(" · ".join(counts))
+
+
+def _plural(outcome: Outcome, count: int) -> str:
+    return f"{outcome}s" if outcome in ("failure", "warning") and count != 1 else outcome
+
+
+def _not_judged(unknown: Sequence[Finding], report: Report) -> str:
+    """One sentence: what could not be judged, and what would help."""
+    by_help: dict[str, dict[str, None]] = {}
+    for finding in unknown:
+        by_help.setdefault(finding.help, {})[finding.check] = None
+    parts = []
+    for help_, checks in sorted(by_help.items(), key=lambda item: not item[0]):
+        names = ", ".join(checks)
+        parts.append(f"{names} ({help_})" if help_ else names)
+    more = "" if all(by_help) else "; -v says why"
+    return f"Not judged: {'; '.join(parts)}{more}."

@@ -1,0 +1,78 @@
+"""The topology as a tree of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hostdoctor import knowledge, wording
+from hostdoctor.facts.pci import Function
+from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.names import class_name, device_name
+from hostdoctor.topology import is_chipset_port, link_of
+from hostdoctor.view import View
+
+
+def tree_lines(view: View, everything: bool) -> Iterator[str]:
+    """One line a function, indented by its place; without `everything`, GPUs and what is above them."""
+    functions = view.topology.functions
+    if not functions:
+        why = view.host.functions
+        yield f"no PCI functions: {why.reason}" if isinstance(why, Unknown) else "no PCI functions"
+        return
+    wanted = set(functions) if everything else _above_gpus(view)
+    if not wanted:
+        yield "no discrete GPU here; --all shows every function"
+        return
+    below: dict[str | None, list[Function]] = {}
+    for function in functions.values():
+        if function.address in wanted:
+            below.setdefault(known(function.parent, None), []).append(function)
+    roots: dict[str, list[Function]] = {}
+    for function in below.get(None, []):
+        roots.setdefault(known(function.root, "?"), []).append(function)
+    for root, children in sorted(roots.items()):
+        node = next((known(child.numa_node, -1) for child in children if not isinstance(child.numa_node, Unknown)), None)
+        where = "" if node is None else f", memory node {node}"
+        yield f"root bus {root}{where}"
+        yield from _branch(view, children, below, "")
+
+
+def _above_gpus(view: View) -> set[str]:
+    found: set[str] = set()
+    for gpu in view.gpus:
+        found.add(gpu.address)
+        found.update(bridge.address for bridge in view.topology.above(gpu))
+    return found
+
+
+def _branch(view: View, children: list[Function], below: dict[str | None, list[Function]], indent: str) -> Iterator[str]:
+    for number, child in enumerate(children):
+        last = number == len(children) - 1
+        yield f"{indent}{'└─' if last else '├─'} {_line(view, child)}"
+        yield from _branch(view, below.get(child.address, []), below, indent + ("   " if last else "│  "))
+
+
+def _line(view: View, function: Function) -> str:
+    parts = [function.address, f"{function.id}", _role(view, function)]
+    link = link_of(function)
+    if function.asleep:
+        parts.append("asleep")
+    elif not isinstance(link.current_width, Unknown):
+        parts.append(
+            f"{wording.link(link.current_speed_gts, link.current_width)} of {wording.link(link.max_speed_gts, link.max_width)}"
+        )
+    if function in view.gpus:
+        parts.append(f"IOMMU {known(function.iommu_type, None) or 'off'}")
+    return "  ".join(part for part in parts if part)
+
+
+def _role(view: View, function: Function) -> str:
+    role = knowledge.on_board_role(function.id)
+    if role:
+        return f"the card's own switch ({role})"
+    if function.is_bridge:
+        if is_chipset_port(function):
+            return "chipset port"
+        switch = knowledge.external_switch_name(function.id)
+        return switch or ("root port" if function.parent is None else "bridge")
+    return device_name(function) or class_name(function.class_code)
