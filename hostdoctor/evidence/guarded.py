@@ -129,6 +129,8 @@ class _Teller(_Asked):
         self._pipe = pipe
         self._pending = b""
         self._opened: dict[str, Opened] = {}
+        # Folders are kept open: walking to each file from the root would cost more than all the reading.
+        self._folders: dict[str, Directory] = {}
 
     def ask(self, question: str, path: str) -> _Answer:
         self._send(_BEGIN, path)
@@ -142,20 +144,30 @@ class _Teller(_Asked):
 
     def _real(self, question: str, path: str) -> _Answer:
         verb, *words = question[: len(question) - len(path)].split()
-        if verb == "read":
-            return self._evidence.read(path, int(words[0]))
-        if verb == "names":
-            return self._evidence.names(path)
-        if verb == "link":
-            return self._evidence.link(path)
         if verb == "at":
             return self._opened[path].read_at(int(words[0]), int(words[1]))
-        folder, _, name = path.rpartition("/")
+        if verb == "names":
+            return self._evidence.names(path)
+        if verb == "directory":
+            self._folders[path] = self._evidence.directory(path)
+            return True
+        folder, name = self._nearest(path)
         if verb == "open":
-            self._opened[path] = self._evidence.directory(folder).open(name)
-        else:
-            self._evidence.directory(path)
-        return True
+            self._opened[path] = folder.open(name)
+            return True
+        return folder.link(name) if verb == "link" else folder.read(name, int(words[0]))
+
+    def _nearest(self, path: str) -> tuple[Directory, str]:
+        """An open folder that the path begins with, and the rest of the path."""
+        head, _, name = path.rpartition("/")
+        while head and head not in self._folders:
+            head, _, more = head.rpartition("/")
+            name = f"{more}/{name}"
+        if head:
+            return self._folders[head], name
+        folder, _, name = path.rpartition("/")
+        self._folders[folder] = self._evidence.directory(folder)
+        return self._folders[folder], name
 
     def _keep(self, question: str, answer: _Answer) -> None:
         """Hold an answer back until the next question, so that both leave in one write."""

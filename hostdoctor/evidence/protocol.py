@@ -82,9 +82,12 @@ class Directory(Protocol):
 class Evidence(Protocol):
     """A host's files."""
 
-    kind: Literal["live", "root", "capture", "attachments"]
     sources: tuple[str, ...]
     reads: list[Read]
+
+    @property
+    def kind(self) -> Literal["live", "root", "capture", "attachments"]:
+        """What kind of evidence it is, in the report's words."""
 
     def read(self, path: str, limit: int = FILE_LIMIT) -> bytes:
         """The whole file; raises Unreadable."""

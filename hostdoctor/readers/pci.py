@@ -30,7 +30,7 @@ from hostdoctor.parsers.config_space import read_config
 from hostdoctor.parsers.resource import parse_resource
 from hostdoctor.parsers.sizes import link_speed, link_width
 from hostdoctor.parsers.uevent import Uevent, parse_uevent
-from hostdoctor.readers.text import attribute, integer, text_of, unknown_from
+from hostdoctor.readers.text import attribute, integer, unknown_from
 
 DEVICES = "sys/bus/pci/devices"
 
@@ -60,6 +60,7 @@ def read_functions(evidence: Evidence) -> dict[str, Function] | Unknown:
     finally:
         for folder in stack:
             folder.close()
+        types.close()
     found.sort(key=lambda function: function.address)
     return {function.address: function for function in found} or Unknown("no PCI functions in this evidence")
 
@@ -260,13 +261,24 @@ class _GroupTypes:
     """
 
     def __init__(self, evidence: Evidence) -> None:
-        self._evidence = evidence
         self._types: dict[str, str | Unknown] = {}
+        self._groups: Directory | None
+        try:
+            self._groups = evidence.directory("sys/kernel/iommu_groups")
+        except Unreadable:
+            self._groups = None
 
     def of(self, group: str | Unknown | None) -> str | Unknown | None:
         """The type of a group; None for a function without one."""
         if group is None or isinstance(group, Unknown):
             return group
+        if self._groups is None:
+            return NOT_CAPTURED
         if group not in self._types:
-            self._types[group] = text_of(self._evidence, f"sys/kernel/iommu_groups/{group}/type")
+            self._types[group] = attribute(self._groups, f"{group}/type")
         return self._types[group]
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._groups is not None:
+            self._groups.close()

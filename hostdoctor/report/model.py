@@ -14,7 +14,7 @@ from hostdoctor import __version__, knowledge
 from hostdoctor.bars import vram_bar_of
 from hostdoctor.diagnosis import summary
 from hostdoctor.evidence import Evidence
-from hostdoctor.evidence.provenance import files_read, files_unread
+from hostdoctor.evidence.provenance import summarise
 from hostdoctor.facts.pci import Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Finding, Outcome
@@ -128,8 +128,8 @@ class Report(msgspec.Struct, frozen=True):
 def build(evidence: Evidence, view: View, findings: Iterable[Finding], exit_: int) -> Report:
     """The report of a scan."""
     listed = tuple(findings)
-    unread = tuple(Unread(source, reason) for source, reason in files_unread(evidence.reads))
-    sources = Sources(evidence.kind, evidence.sources, unread, tuple(files_read(evidence.reads)))
+    files, unread = summarise(evidence.reads)
+    sources = Sources(evidence.kind, evidence.sources, tuple(Unread(*each) for each in unread), tuple(files))
     return Report(Tool(), sources, _host(view), listed, summary(listed), exit_)
 
 
