@@ -5,11 +5,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import settings
-
-# A loaded machine must not turn a test red.
-settings.register_profile("untimed", settings(), deadline=None)
-settings.load_profile("untimed")
 
 
 class ConfigSpace:
