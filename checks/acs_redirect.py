@@ -28,14 +28,20 @@ def judge(view: View) -> Iterator[Finding]:
         return
     ports: dict[str, dict[str, Function]] = {}
     members: dict[str, dict[str, Function]] = {}
+    incomplete: dict[str, Function] = {}
     for number, a in enumerate(gpus):
         for b in gpus[number + 1 :]:
             common = view.topology.common_bridge(a, b)
-            if common is not None:
+            if common is None:
+                incomplete.update((gpu.address, gpu) for gpu in (a, b) if not view.topology.knows_way_up(gpu))
+            else:
                 between = view.topology.ports_between(a, b)
                 ports.setdefault(common.address, {}).update((port.address, port) for port in between)
                 members.setdefault(common.address, {}).update(((a.address, a), (b.address, b)))
-    if not ports:
+    if incomplete:
+        why = Unknown("the ports above the card are not all in this evidence")
+        yield unjudged(ID, tuple(incomplete), "ACS on the way between GPUs", why)
+    elif not ports:
         title = "no two GPUs share a bridge, so ACS redirect decides nothing between them"
         yield Finding(ID, "ok", tuple(gpu.address for gpu in gpus), title)
     for address in sorted(ports):

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from hostdoctor import wording
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
 from hostdoctor.topology import Card, Segment, is_chipset_port, link_of
 from hostdoctor.view import View
@@ -18,10 +18,9 @@ def judge(view: View) -> Iterator[Finding]:
     """One finding for each uplink that several GPUs share, or one for all."""
     if len(view.cards) < 2:
         return
-    for card in view.cards:
-        if isinstance(card.attachment, Unknown):
-            yield unjudged(ID, (card.gpu.address,), "shared uplinks", card.attachment)
-            return
+    unplaced = [(card, card.attachment) for card in view.cards if isinstance(card.attachment, Unknown)]
+    for card, why in unplaced:
+        yield unjudged(ID, (card.gpu.address,), "shared uplinks", why)
     shared = list(_shared(view.cards))
     chipset = [card for card in view.cards if card.attachment == "chipset"]
     if len(chipset) > 1:
@@ -29,13 +28,13 @@ def judge(view: View) -> Iterator[Finding]:
     for uplink, cards in shared:
         if not all(card in chipset for card in cards):
             yield _switch(uplink, cards)
-    if len(chipset) < 2 and not shared:
+    if len(chipset) < 2 and not shared and not unplaced:
         subject = tuple(card.gpu.address for card in view.cards)
         yield Finding(ID, "ok", subject, "each GPU has its own way to the processor")
 
 
 def _shared(cards: tuple[Card, ...]) -> Iterator[tuple[Segment, list[Card]]]:
-    """Links above the slot that more than one GPU uses, the lowest link for each set of GPUs."""
+    """Links above the slot that more than one GPU uses, the narrowest link for each set of GPUs."""
     users: dict[str, list[Card]] = defaultdict(list)
     links: dict[str, Segment] = {}
     for card in cards:
@@ -43,7 +42,7 @@ def _shared(cards: tuple[Card, ...]) -> Iterator[tuple[Segment, list[Card]]]:
             users[uplink.lower.address].append(card)
             links.setdefault(uplink.lower.address, uplink)
     seen: set[tuple[str, ...]] = set()
-    for address, found in sorted(users.items(), reverse=True):
+    for address, found in sorted(users.items(), key=lambda each: (known(links[each[0]].loaded_gbs, float("inf")), each[0])):
         members = tuple(card.gpu.address for card in found)
         if len(found) > 1 and members not in seen:
             seen.add(members)

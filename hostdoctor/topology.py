@@ -131,6 +131,10 @@ class Topology:
             parent = known(self.functions[parent].parent, None)
         return found
 
+    def knows_way_up(self, function: Function) -> bool:
+        """Whether every bridge from a function up to its root bus is in the evidence."""
+        return (self.above(function) or [function])[-1].parent is None
+
     def common_bridge(self, a: Function, b: Function) -> Function | None:
         """The bridge nearest to both, or None where only the root complex joins them."""
         over_a = {bridge.address for bridge in self.above(a)}
@@ -210,13 +214,13 @@ class Topology:
         slot: Segment | Unknown | None = segments[0] if segments else None
         if slot is None and (known(rest[0].parent, None) or isinstance(rest[0].parent, Unknown)):
             slot = Unknown("the port above the card is not in this evidence")
-        return Card(gpu, rest[0], slot, tuple(segments[1:]), self._attachment(rest[1:]))
+        return Card(gpu, rest[0], slot, tuple(segments[1:]), self._attachment(gpu, rest[1:]))
 
-    def _attachment(self, bridges: list[Function]) -> str | Unknown:
-        if not bridges:
-            return Unknown("the ports above the card are not in this evidence")
+    def _attachment(self, gpu: Function, bridges: list[Function]) -> str | Unknown:
         if any(is_chipset_port(bridge) for bridge in bridges):
             return "chipset"
+        if not self.knows_way_up(gpu):
+            return Unknown("the ports above the card are not all in this evidence")
         return "switch" if len(bridges) > 1 else "processor"
 
 
