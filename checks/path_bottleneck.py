@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import wording
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
 from hostdoctor.topology import Card, Segment, link_of
 from hostdoctor.view import View
@@ -16,28 +16,34 @@ ID = "path-bottleneck"
 def judge(view: View) -> Iterator[Finding]:
     """One finding a card: the narrowest link above its slot."""
     for card in view.cards:
-        yield _judge_card(card)
+        yield _judge_card(view, card)
 
 
-def _judge_card(card: Card) -> Finding:
+def _judge_card(view: View, card: Card) -> Finding:
     subject, slot = (card.gpu.address,), card.slot_or_reason
     if isinstance(slot, Unknown):
         return unjudged(ID, subject, "path", slot)
+    if not view.topology.knows_way_up(card.gpu):
+        return unjudged(ID, subject, "path", Unknown("the ports above the card are not all in this evidence"))
     if not card.uplinks:
         return Finding(ID, "ok", subject, f"the slot's port {slot.upper.address} is a root port: nothing lies above it")
     need = slot.loaded_gbs
     if isinstance(need, Unknown):
         return unjudged(ID, subject, "path", need)
-    narrowest: tuple[float, Segment] | None = None
+    narrower: list[tuple[float, Segment]] = []
+    unread: Finding | None = None
     for uplink in card.uplinks:
         runs = uplink.current_gbs
         if isinstance(runs, Unknown):
-            return unjudged(ID, subject, f"path above {uplink.lower.address}", runs)
-        if runs < need and (narrowest is None or runs < narrowest[0]):
-            narrowest = (runs, uplink)
-    if narrowest is None:
-        return Finding(ID, "ok", subject, "no link above the slot is narrower than the card's")
-    return _narrower(card, narrowest[1], narrowest[0], need)
+            unread = unread or unjudged(ID, subject, f"path above {uplink.lower.address}", runs)
+        elif runs < need:
+            narrower.append((runs, uplink))
+    # One that can be mended is worth more words than one that is narrow by design, even if that is narrower still.
+    faulty = [(runs, uplink) for runs, uplink in narrower if runs < known(uplink.possible_gbs, 0.0)]
+    if faulty or (narrower and unread is None):
+        runs, uplink = min(faulty or narrower, key=lambda each: each[0])
+        return _narrower(card, uplink, runs, need)
+    return unread or Finding(ID, "ok", subject, "no link above the slot is narrower than the card's")
 
 
 def _narrower(card: Card, uplink: Segment, runs: float, need: float) -> Finding:
