@@ -10,6 +10,7 @@ src/nvidia/src/kernel/platform/p2p/p2p_caps.c.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -101,11 +102,12 @@ def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
 
 def _predict_amd(view: View, accessor: Function, owner: Function) -> Prediction:
     says, evidence = kfd_verdict(view.host.kfd, accessor, owner)
-    if xgmi := _same_hive(view.host.kfd, accessor, owner):
+    if xgmi := same_hive(view.host.kfd, accessor, owner):
         return Prediction(accessor, owner, (xgmi,), says, evidence)
     conditions = (
         _amdgpu_bound(accessor, owner),
         p2p_switched_on(view),
+        *_processor_fabric(view.host.kfd, owner),
         _distance(view, accessor, owner),
         _large_bar(owner, view.host.gpu_facts.get(owner.address, GpuFacts())),
         reach(view, accessor, owner),
@@ -113,7 +115,8 @@ def _predict_amd(view: View, accessor: Function, owner: Function) -> Prediction:
     return Prediction(accessor, owner, conditions, says, evidence)
 
 
-def _same_hive(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) -> Condition | None:
+def same_hive(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) -> Condition | None:
+    """The condition that replaces all others between GPUs of one XGMI hive; None for any other pair."""
     if kfd is None or isinstance(kfd, Unknown):
         return None
     hives = {node.address: node.hive_id for node in kfd.nodes}
@@ -121,6 +124,19 @@ def _same_hive(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) -
     if not hive or hive != hives.get(owner.address):
         return None
     return Condition("xgmi", "holds", "both are in one XGMI hive, which needs no PCIe P2P")
+
+
+def _processor_fabric(kfd: Kfd | Unknown | None, owner: Function) -> Iterator[Condition]:
+    """A GPU that XGMI joins to the processor offers nothing over PCIe (amdgpu's gmc.xgmi.connected_to_cpu)."""
+    if kfd is None or isinstance(kfd, Unknown):
+        return
+    number = next((node.number for node in kfd.nodes if node.address == owner.address), None)
+    processors = {node.number for node in kfd.nodes if node.address is None}
+    for link in kfd.links:
+        if link.node_from == number and link.node_to in processors and link.type == XGMI:
+            text = "XGMI joins the owner to the processor, and amdgpu then does no P2P over PCIe"
+            yield Condition("processor-fabric", "fails", text, (Evidence(link.source, f"type {link.type}"),), by_design=True)
+            return
 
 
 def kfd_verdict(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) -> tuple[bool | None, tuple[Evidence, ...]]:
@@ -171,7 +187,11 @@ def p2p_switched_on(view: View) -> Condition:
             return Condition("p2p-kernel", "fails", text, evidence, remedies=("amdgpu-enable-pcie-p2p",))
         if value:
             return Condition("p2p-kernel", "holds", "amdgpu is built with P2P, and it is on", evidence)
-    if isinstance(config, Unknown):
+        return Condition("p2p-kernel", "unknown", "amdgpu is built with P2P, but whether it is on cannot be read", evidence)
+    if amdgpu and amdgpu.version:
+        text = "the loaded amdgpu is not the kernel's own, and its parameters cannot be seen here"
+        return Condition("p2p-kernel", "unknown", text)
+    if isinstance(config, Unknown) or not config:
         return Condition("p2p-kernel", "unknown", "whether amdgpu was built with P2P cannot be seen here")
     if config.get("CONFIG_HSA_AMD_P2P") == "y":
         text = "the kernel is built with P2P for amdgpu, but whether the loaded driver has it on cannot be seen here"
@@ -193,6 +213,9 @@ def _config_evidence(view: View) -> tuple[Evidence, ...]:
 def _distance(view: View, accessor: Function, owner: Function) -> Condition:
     """pci_p2pdma_distance: a common bridge without ACS redirect, or host bridges the kernel allows."""
     common = view.topology.common_bridge(owner, accessor)
+    cut_off = [gpu.address for gpu in (accessor, owner) if not view.topology.knows_way_up(gpu)]
+    if common is None and cut_off:
+        return Condition("distance", "unknown", f"the ports above {cut_off[0]} are not all in this evidence")
     hosts = _host_bridges(view, accessor, owner)
     if common is None or hosts.state == "holds":
         return hosts
@@ -202,7 +225,7 @@ def _distance(view: View, accessor: Function, owner: Function) -> Condition:
         names = ", ".join(port.address for port in redirecting)
         text = f"ACS redirect is set on {names}, below the common bridge {common.address}, and {hosts.text}"
         evidence = tuple(Evidence(port.source("config"), "ACSCtl redirect") for port in redirecting)
-        return Condition("distance", "fails", text, evidence, remedies=("acs-clear-redirect",))
+        return Condition("distance", hosts.state, text, evidence, remedies=("acs-clear-redirect",))
     if any(isinstance(port.acs, Unknown) for port in ports):
         text = f"the ACS bits of the ports below {common.address} need root to read"
         return Condition("distance", "unknown", text)
@@ -214,12 +237,16 @@ def _host_bridges(view: View, accessor: Function, owner: Function) -> Condition:
     """Whether the kernel lets P2P pass the root complex (drivers/pci/p2pdma.c host_bridge_whitelist, cpu_supports_p2pdma)."""
     cpu = view.host.cpu
     family = known(cpu.family, 0)
+    if cpu.is_amd and isinstance(cpu.family, Unknown):
+        return Condition("distance", "unknown", f"the processor's family is {cpu.family.reason}")
     if cpu.is_amd and family >= 0x17:
         text = f"the kernel allows P2P through the root complex of this processor (AMD family {family:#x})"
         return Condition("distance", "holds", text, (Evidence("/proc/cpuinfo", f"cpu family {family}"),))
     if isinstance(cpu.vendor, Unknown) and not _is_intel_host(view, accessor):
         return Condition("distance", "unknown", f"the processor is {cpu.vendor.reason}")
     firsts = [view.topology.first_on_root(function) for function in (accessor, owner)]
+    if None in firsts:
+        return Condition("distance", "unknown", "which host bridges they lie below is not in this evidence")
     version = view.host.boot.version
     if isinstance(version, Unknown):
         return Condition("distance", "unknown", "the kernel version is not known, and its list of host bridges varies")
@@ -228,8 +255,8 @@ def _host_bridges(view: View, accessor: Function, owner: Function) -> Condition:
         text = "the kernel allows P2P through these host bridges"
         return Condition("distance", "holds", text, _host_bridge_evidence(firsts))
     refused = next((first for first, verdict in zip(firsts, verdicts, strict=True) if verdict is False), None)
-    if refused is not None or None in firsts:
-        name = f"{refused.address} [{refused.id}]" if refused else "the host bridge"
+    if refused is not None:
+        name = f"{refused.address} [{refused.id}]"
         text = f"kernel {version} does not list {name} among the host bridges it allows P2P through"
         return Condition("distance", "fails", text, _host_bridge_evidence(firsts), by_design=True)
     text = f"whether kernel {version} allows P2P through these host bridges is not known"
@@ -286,11 +313,14 @@ def _large_bar_by_id(owner: Function) -> Condition:
 
 
 def vram_bar(gpu: Function) -> Bar | Unknown | None:
-    """The BAR through which the host and peers reach a GPU's memory: 0 for AMD, 1 for NVIDIA, 2 for Intel."""
+    """The BAR through which the host and peers reach a GPU's memory: 0 for AMD, 1 for NVIDIA, 2 for Intel.
+
+    NVIDIA's BAR1 is number 2 where its BAR0 has 64 bits and so takes two numbers, as on H100.
+    """
     if isinstance(gpu.bars, Unknown):
         return gpu.bars
-    index = {ATI: 0, NVIDIA: 1}.get(gpu.vendor, 2)
-    return next((bar for bar in gpu.bars if bar.index == index and bar.kind == "mem"), None)
+    indices = {ATI: (0,), NVIDIA: (1, 2)}.get(gpu.vendor, (2,))
+    return next((bar for bar in gpu.bars if bar.index in indices and bar.kind == "mem"), None)
 
 
 def mask_bits(gpu: Function) -> tuple[int | Unknown, Evidence]:
@@ -401,6 +431,9 @@ def _nvidia_bound(accessor: Function, owner: Function) -> Condition:
 
 def _one_old_root_complex(view: View, accessor: Function, owner: Function) -> Condition:
     """The driver refuses P2P across the processors' interconnect of old Intel platforms (p2p_caps.c)."""
+    cut_off = [gpu.address for gpu in (accessor, owner) if not view.topology.knows_way_up(gpu)]
+    if cut_off:
+        return Condition("root-complex", "unknown", f"the ports above {cut_off[0]} are not all in this evidence")
     roots = [(view.topology.above(gpu) or [gpu])[-1] for gpu in (accessor, owner)]
     old = [root for root in roots if knowledge.nvidia_old_root_port(root.id)]
     if not old or accessor.root == owner.root:
