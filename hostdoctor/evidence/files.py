@@ -127,8 +127,12 @@ class FileDirectory:
 
     def link(self, name: str) -> str:
         """See Directory."""
+        if not self._trusted and "/" in name:
+            head, _, tail = name.partition("/")
+            with self.folder(head) as below:
+                return below.link(tail)
         try:
-            return os.readlink(name, dir_fd=self.descriptor)
+            return _as_text(os.readlink(name, dir_fd=self.descriptor))
         except OSError as error:
             if error.errno == errno.EINVAL:
                 return self._evidence.flattened_link(self.descriptor, name, f"{self.path}/{name}")
@@ -140,6 +144,10 @@ class FileDirectory:
 
     def open(self, name: str) -> Opened:
         """See Directory."""
+        if not self._trusted and "/" in name:
+            head, _, tail = name.partition("/")
+            with self.folder(head) as below:
+                return below.open(tail)
         try:
             descriptor = _open_file(name, self.descriptor, f"{self.path}/{name}", self._trusted)
         except Unreadable as error:
@@ -151,6 +159,8 @@ class FileDirectory:
     def folder(self, name: str) -> FileDirectory:
         """See Directory."""
         path = f"{self.path}/{name}"
+        if not self._trusted and (name == ".." or "/" in name):
+            raise Unreadable(path, "outside")
         try:
             return FileDirectory(self._evidence, os.open(name, _DIRECTORY, dir_fd=self.descriptor), path)
         except OSError as error:
@@ -177,7 +187,7 @@ class FileEvidence:
             Unreadable: the folder does not exist, or may not be read.
         """
         self.kind: Literal["live", "root"] = kind
-        self.sources: tuple[str, ...] = (root,)
+        self.sources: tuple[str, ...] = (_as_text(root),)
         self.reads: list[Read] = []
         try:
             self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -232,6 +242,8 @@ class FileEvidence:
             os.close(folder)
         if len(names) > _MAX_NAMES:
             raise Unreadable(path, "too-large", f"over {_MAX_NAMES} entries")
+        if not "".join(names).isascii():
+            names = [_as_text(name) for name in names]
         names.sort()
         return names
 
@@ -308,6 +320,11 @@ class FileEvidence:
                     return self.flattened_link(opened[-1], name, path)
                 raise _unreadable(path, error) from None
         return None
+
+
+def _as_text(name: str) -> str:
+    """A name without the lone surrogates that stand for bytes which are no UTF-8, and which no report can hold."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "replace")
 
 
 def _parts(path: str) -> list[str]:
