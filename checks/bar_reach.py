@@ -23,8 +23,11 @@ def judge(view: View) -> Iterator[Finding]:
         peers = [gpu for gpu in view.gpus_of(owner.vendor) if gpu is not owner]
         if owner.vendor != ATI:
             peers = [peer for peer in peers if p2p.same_nvidia_chip(owner, peer)]
-        if peers:
-            yield _judge_owner(view, owner, peers)
+        over_pcie = [peer for peer in peers if not p2p.same_hive(view.host.kfd, peer, owner)]
+        if over_pcie:
+            yield _judge_owner(view, owner, over_pcie)
+        elif peers:
+            yield Finding(ID, "ok", (owner.address,), "its peers reach it over XGMI, wherever its BAR lies")
 
 
 def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
@@ -59,7 +62,8 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
     bar = p2p.vram_bar(owner)
     assert isinstance(bar, Bar)  # noqa: S101  a reach that fails has compared an address
     bits = min(known(p2p.mask_bits(peer)[0], 64) for peer, _ in failing)
-    lowest = min(_address(gpu) for gpu in view.gpus_of(owner.vendor) if _address(gpu) >> bits)
+    beyond = [_address(gpu) for gpu in view.gpus_of(owner.vendor) if _address(gpu) >> bits]
+    lowest = min(beyond, default=bar.address)
     names = wording.listed((peer.address for peer, _ in failing), 8)
     needs = bar.end.bit_length()
     base = next((text for limit, text in _MMIO_BASES if bits >= limit), "256G")
@@ -73,7 +77,7 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
         "is refused, and every copy between these GPUs goes through host memory. 64-bit MMIO must begin at "
         f"{base} or so, so that base and sizes of all BARs end below {wording.size(1 << bits)}; "
         f"a base of {wording.tebibytes(1 << bits).replace(' TiB', 'T')} is already too high.{_about_iommu(view)}",
-        evidence=tuple(evidence for _, reach in failing for evidence in reach.evidence)[:4],
+        evidence=tuple(dict.fromkeys(evidence for _, reach in failing for evidence in reach.evidence)),
         cost=Cost(
             "no direct copies between these GPUs; tensor parallel needs them in every layer, layer parallel only between stages"
         ),

@@ -393,7 +393,7 @@ def _same_chip(accessor: Function, owner: Function) -> Condition:
         return Condition("same-chip", "unknown", "whether both have the same chip is not in the tables", ids)
     if same:
         return Condition("same-chip", "holds", "both have the same chip", ids)
-    chips = " and ".join((knowledge.chip_of(gpu.id) or gpu.id).upper() for gpu in (accessor, owner))
+    chips = " and ".join(sorted((knowledge.chip_of(gpu.id) or gpu.id).upper() for gpu in (accessor, owner)))
     text = f"NVIDIA's driver does PCIe P2P only between GPUs of the same chip, and these are {chips}"
     return Condition("same-chip", "fails", text, ids, by_design=True)
 

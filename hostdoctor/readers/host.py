@@ -41,9 +41,30 @@ def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: b
         return read_driver_facts(source, gpus, with_kfd=has_amd)
 
     at_work = GuardedRead(evidence, reader, deadline_s) if gpus else None
+    try:
+        host = _read_around(evidence, functions, has_amd, assume_bare_metal)
+        driver = reader(at_work.answers()) if at_work else DriverFacts({}, {}, None)
+    finally:
+        if at_work:
+            at_work.abandon()
+    if isinstance(functions, Unknown):
+        return host
+    merged = {**functions, **driver.functions}
+    merged.update({found.address: with_attributes(evidence, found) for found in _ports_above(merged, gpus)})
+    return msgspec.structs.replace(
+        host,
+        functions=merged,
+        gpu_facts=driver.gpu_facts,
+        kfd=driver.kfd,
+        privileged=not any(_was_refused(found) for found in merged.values()),
+    )
+
+
+def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, has_amd: bool, assume_bare_metal: bool) -> Host:
+    """What is to be known besides what GPU drivers serve."""
     cpu, firmware = read_cpu(evidence), read_firmware(evidence)
     environment = read_environment(evidence, cpu, firmware, functions)
-    host = Host(
+    return Host(
         environment=msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal),
         functions=functions,
         boot=read_boot(evidence, with_config=has_amd),
@@ -53,18 +74,6 @@ def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: b
         firmware=firmware,
         memory_map=read_memory_map(evidence),
         numa=read_numa(evidence),
-    )
-    if isinstance(functions, Unknown):
-        return host
-    driver = reader(at_work.answers()) if at_work else DriverFacts({}, {}, None)
-    merged = {**functions, **driver.functions}
-    merged.update({found.address: with_attributes(evidence, found) for found in _ports_above(merged, gpus)})
-    return msgspec.structs.replace(
-        host,
-        functions=merged,
-        gpu_facts=driver.gpu_facts,
-        kfd=driver.kfd,
-        privileged=not any(_was_refused(found) for found in merged.values()),
     )
 
 

@@ -28,8 +28,9 @@ def matrix_lines(host: HostReport, width: int) -> Iterator[str]:
         for row in addresses:
             marks = "".join(f"{_cell(cells.get((row, owner)), letters):>{column}}" for owner in addresses)
             yield f"  {names[row]:>{longest}}{marks}"
-    for reason, letter in letters.items():
-        yield f"  {letter}: {reason}" if len(letters) > 1 else f"  {reason}"
+    if len(letters) > 1:
+        for reason, letter in letters.items():
+            yield f"  {letter}: {reason}"
 
 
 def _short_names(addresses: list[str]) -> dict[str, str]:

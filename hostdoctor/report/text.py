@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
@@ -31,6 +32,9 @@ _COLORS: dict[Outcome, str] = {
     "not-applicable": "dim",
 }
 _SEEN_AT_MOST = 4
+
+# What processors' names carry besides the name.
+_NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*|\b\d+-Core\b|\d+th Gen ")
 _NARROWEST, _WIDEST = 60, 100
 _DEFAULT_WIDTH = 80
 
@@ -126,19 +130,16 @@ class _Page:
 
 def _header(page: _Page, report: Report, seconds: float) -> None:
     host = report.host
+    if report.evidence.kind != "live":
+        page.wrapped(f"read from {report.evidence.sources[0]}", indent=2)
     board = known(host.board, "") or known(host.system, "")
     sockets = known(host.cpu_sockets, 1)
-    cpu = known(host.cpu, "")
+    cpu = _NOISE.sub("", known(host.cpu, "")).strip()
     parts = [board, f"{sockets} × {cpu}" if cpu and sockets > 1 else cpu]
     parts.append(f"Linux {host.kernel}" if isinstance(host.kernel, str) else "")
     page.wrapped(" · ".join(part for part in parts if part) or "a host that says little of itself", indent=2)
-    where = "" if report.evidence.kind == "live" else f"read from {report.evidence.sources[0]}"
-    counted = [wording.count(len(host.gpus), "GPU"), wording.count(host.functions, "PCI function")]
-    page.wrapped(
-        " · ".join(each for each in (_iommu(host), ", ".join(counted), f"judged in {seconds:.2f} s") if each), indent=2
-    )
-    if where:
-        page.line(where)
+    counted = f"{wording.count(len(host.gpus), 'GPU')}, {wording.count(host.functions, 'PCI function')}"
+    page.wrapped(" · ".join(each for each in (_iommu(host), counted, f"judged in {seconds:.2f} s") if each), indent=2)
 
 
 def _iommu(host: HostReport) -> str:
@@ -159,7 +160,7 @@ def _gpu_table(page: _Page, host: HostReport) -> None:
     if not host.gpus:
         return
     guest = host.virtualisation in ("virtual-machine", "wsl")
-    rows = [("GPU", "model", "memory", "slot link now / card", "to the CPU")]
+    rows = [("GPU", "model", "memory", "slot now / card, GT/s", "to the CPU")]
     rows += [
         (
             gpu.address,
@@ -170,10 +171,9 @@ def _gpu_table(page: _Page, host: HostReport) -> None:
         )
         for gpu in host.gpus
     ]
-    page.line()
-    spare = page.style.width - 2 - sum(max(cell_len(row[at]) for row in rows) + 2 for at in (0, 2, 3, 4)) - 1
     widths = [max(cell_len(safe(row[at])) for row in rows) for at in range(5)]
-    widths[1] = min(widths[1], max(8, spare))
+    widths[1] = min(widths[1], max(8, page.style.width - sum(widths) + widths[1] - 10))
+    page.line()
     for row in rows:
         cells = (set_cell_size(safe(cell), width) for cell, width in zip(row, widths, strict=True))
         page.line(("  " + "  ".join(cells)).rstrip())
@@ -186,16 +186,17 @@ def _memory(bytes_: int) -> str:
 
 
 def _slot(gpu: GpuReport) -> str:
+    """The slot's link as it runs and what the card could do, in GT/s and lanes."""
     link = gpu.slot
     if gpu.asleep:
         return "asleep"
     if link is None:
         return "?"
-    now = wording.link(link.speed_gts, link.width)
+    now = wording.link(link.speed_gts, link.width).replace(" GT/s", "")
     slow = not isinstance(link.speed_gts, Unknown) and not isinstance(link.possible_speed_gts, Unknown)
     if slow and known(link.speed_gts, 0.0) < known(link.possible_speed_gts, 0.0):
-        now = f"idle? {now}"
-    return f"{now} / {wording.link(link.card_max_speed_gts, link.card_max_width)}"
+        now += " (idle?)"
+    return f"{now} / {wording.link(link.card_max_speed_gts, link.card_max_width)}".replace(" GT/s", "")
 
 
 # --- the findings ----------------------------------------------------------------------------------------------------
@@ -211,42 +212,45 @@ def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 def _findings(page: _Page, report: Report, style: Style) -> None:
     wanted: tuple[Outcome, ...] = OUTCOMES if style.verbose else ("failure", "warning", "info")
-    chosen = [each for each in report.findings if each.outcome in wanted]
-    groups = _groups(chosen)
-    pairs = [group for group in groups if group[0].check == "p2p-pair" and len(group[0].subject) == 2]
+    groups = _groups(each for each in report.findings if each.outcome in wanted)
     page.line()
     if not any(each.outcome in ("failure", "warning") for each in report.findings):
         page.line("Nothing wrong found.")
-        if chosen:
-            page.line()
+        page.line()
+    told: set[str] = set()
     drawn = False
     for group in groups:
-        _group(page, group)
-        if group in pairs and not drawn:
+        is_pairs = group[0].check == "p2p-pair" and len(group[0].subject) == 2
+        _group(page, group, short=is_pairs and not told.isdisjoint(group[0].remedies))
+        told.update(group[0].remedies)
+        if is_pairs and not drawn:
+            page.line()
             _matrix(page, report)
             drawn = True
         page.line()
-    if not drawn and report.host.pairs and report.host.gpus:
+    if not drawn and report.host.pairs:
         _matrix(page, report)
         page.line()
 
 
 def _matrix(page: _Page, report: Report) -> None:
     for line in matrix_lines(report.host, page.style.width):
-        page.line(line)
+        page.wrapped(line.strip(), indent=len(line) - len(line.lstrip()), first=line[: len(line) - len(line.lstrip())])
 
 
-def _group(page: _Page, group: Sequence[Finding]) -> None:
+def _group(page: _Page, group: Sequence[Finding], short: bool) -> None:
+    """One verdict; `short` where what it rests on has been told already."""
     first = group[0]
     word = first.outcome.upper()
     page.wrapped(f"{first.check}: {first.title}", indent=9, lead=word, first=" ", style=_COLORS[first.outcome])
     subjects = [finding.subject for finding in group if finding.subject]
     if subjects:
         page.wrapped(_subjects(subjects), indent=11, first="  for")
-    if first.explanation and first.outcome not in ("ok", "not-applicable"):
+    if first.explanation and first.outcome not in ("ok", "not-applicable") and not short:
         page.wrapped(first.explanation, indent=2, first="  ")
     for label, text in _details(group):
-        page.wrapped(text, indent=11, first=f"  {label}")
+        if not short or label == "costs":
+            page.wrapped(text, indent=11, first=f"  {label}")
 
 
 def _subjects(subjects: Sequence[tuple[str, ...]]) -> str:
@@ -296,12 +300,15 @@ def _closing(page: _Page, report: Report, style: Style) -> None:
             page.line(f"  {path}")
         for unread in report.evidence.unread:
             page.line(f"  {unread.source}: {unread.reason}")
-    counts = [
-        f"{report.summary[outcome]} {_plural(outcome, report.summary[outcome])}"
-        for outcome in OUTCOMES
-        if report.summary[outcome] and outcome != "not-applicable"
-    ]
-    page.line(" · ".join(counts))
+    page.line(" · ".join(_counts(report)))
+
+
+def _counts(report: Report) -> Iterator[str]:
+    """Verdicts counted as they are shown: what holds for several GPUs alike counts once."""
+    for outcome in OUTCOMES:
+        groups = _groups(each for each in report.findings if each.outcome == outcome)
+        if groups and outcome != "not-applicable":
+            yield f"{len(groups)} {_plural(outcome, len(groups))}"
 
 
 def _plural(outcome: Outcome, count: int) -> str:
