@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from hostdoctor import wording
 from hostdoctor.facts.pci import Function
-from hostdoctor.facts.unknown import Unknown
-from hostdoctor.findings import Check, Evidence, Finding
+from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
+from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.view import View
 
 ID = "device-lost"
@@ -16,13 +16,20 @@ ID = "device-lost"
 def judge(view: View) -> Iterator[Finding]:
     """One finding a lost function, or one for all."""
     functions = view.topology.functions.values()
-    lost = [function for function in functions if not isinstance(function.config, Unknown) and function.config.lost]
+    asked = [function for function in functions if not isinstance(function.config, Unknown)]
+    lost = [function for function in asked if not isinstance(function.config, Unknown) and function.config.lost]
     for function in lost:
         yield _lost(view, function)
-    if not lost:
-        asleep = [function.address for function in functions if function.asleep]
+    silent = [(gpu, gpu.config) for gpu in view.gpus if isinstance(gpu.config, Unknown) and not gpu.asleep]
+    for gpu, why in silent:
+        yield unjudged(ID, (gpu.address,), "whether the GPU answers", why)
+    asleep = [function.address for function in functions if function.asleep]
+    if asked and not lost and not silent:
         text = f"; {wording.count(len(asleep), 'sleeping function')} left alone" if asleep else ""
         yield Finding(ID, "ok", (), f"every function that was asked answers{text}")
+    elif functions and not asked and not silent:
+        why = ASLEEP if asleep else NOT_CAPTURED
+        yield unjudged(ID, (), "whether the functions answer", why)
 
 
 def _lost(view: View, function: Function) -> Finding:
@@ -67,7 +74,8 @@ CHECK = Check(
     looks_at="The first bytes of config space of every function that is awake.",
     why="A GPU that fell off the bus fails every program that touches it, and can hang the scan of others.",
     decides="A failure where an awake function reads as all ones or has header type 7f; unknown where it may be powered "
-    "off (D3cold), which looks the same. Sleeping functions are not read, since that would wake them.",
+    "off (D3cold), which looks the same, or where a GPU was not read. Sleeping functions are left alone, since reading "
+    "would wake them.",
     sources=(
         "PCI Express Base Specification 6.0, 2.3.2: a request nobody completes reads as all ones",
         "Linux drivers/pci/probe.c pci_bus_generic_read_dev_vendor_id, include/linux/pci.h PCI_ERROR_RESPONSE",
