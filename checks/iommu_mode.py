@@ -33,9 +33,11 @@ def _judge_gpu(view: View, gpu: Function) -> Finding:
         return unjudged(ID, subject, "IOMMU mode", mode)
     if mode is None:
         return _without_group(view, gpu)
-    evidence = (Evidence(gpu.source("iommu_group/type"), mode),)
+    evidence = (Evidence(gpu.source("iommu_group/type"), mode or "empty"),)
+    if mode not in _MEANING:
+        return unjudged(ID, subject, "IOMMU mode", Unknown("the kernel names no mode that this tool knows"), evidence)
     if mode not in p2p.TRANSLATED:
-        return Finding(ID, "ok", subject, f"{mode} ({_MEANING.get(mode, 'a mode of its own')})", evidence=evidence)
+        return Finding(ID, "ok", subject, f"{mode} ({_MEANING[mode]})", evidence=evidence)
     if gpu.vendor == NVIDIA:
         return _translated_nvidia(view, gpu, mode, evidence)
     if gpu.vendor == ATI and len(view.amd_gpus) > 1:
@@ -56,12 +58,14 @@ def _without_group(view: View, gpu: Function) -> Finding:
 def _translated_nvidia(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
     """Peers that may do P2P: another GPU of the same chip, both of a product the stock driver does not refuse."""
     subject = (gpu.address,)
-    peers = [
-        other
-        for other in view.nvidia_gpus
-        if other is not gpu and p2p.same_nvidia_chip(gpu, other) and _may_do_p2p(gpu) and _may_do_p2p(other)
-    ]
-    if gpu.driver == "vfio-pci" or not peers:
+    others = [] if gpu.driver == "vfio-pci" else [other for other in view.nvidia_gpus if other is not gpu]
+    answers = {other.address: _may_do_p2p(gpu, other) for other in others}
+    peers = [other for other in others if answers[other.address]]
+    if not peers and None in answers.values():
+        title = f"{mode} (translated); whether these GPUs do PCIe P2P is not known, so whether that suits it is not judged"
+        help_ = "nvidia-smi topo -p2p r tells what the driver allows"
+        return Finding(ID, "unknown", subject, title, evidence=evidence, help=help_)
+    if not peers:
         title = f"{mode} (translated); there is no PCIe P2P here for it to stand in the way of"
         return Finding(ID, "ok", subject, title, evidence=evidence)
     names = wording.listed(peer.address for peer in peers)
@@ -80,8 +84,13 @@ def _translated_nvidia(view: View, gpu: Function, mode: str, evidence: tuple[Evi
     )
 
 
-def _may_do_p2p(gpu: Function) -> bool:
-    return p2p.pcie_p2p_policy(gpu) == "allowed"
+def _may_do_p2p(gpu: Function, other: Function) -> bool | None:
+    """Whether the stock driver does PCIe P2P between two GPUs; None where the tables do not say."""
+    policies = {p2p.pcie_p2p_policy(gpu), p2p.pcie_p2p_policy(other)}
+    same = p2p.same_nvidia_chip(gpu, other)
+    if same is False or policies & {"refused", "none"}:
+        return False
+    return True if same and policies == {"allowed"} else None
 
 
 def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
@@ -91,7 +100,7 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
     if any(each.state == "unknown" for each in reaches):
         title = f"{mode} (translated); where the BARs lie is not known, so whether that suits P2P is not judged"
         return Finding(ID, "unknown", subject, title, evidence=evidence)
-    if beyond and all(each.state == "holds" for each in beyond):
+    if any(each.state == "holds" for each in beyond):
         return Finding(
             ID,
             "info",
@@ -108,8 +117,8 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
             "info",
             subject,
             f"{mode} (translated); iommu=pt is the second step",
-            "It does not cure the BARs that lie out of reach, which this kernel's IOMMU cannot map for amdgpu. Once "
-            "they lie within reach, iommu=pt costs nothing, and RCCL and ROCm's installation notes ask for it.",
+            "It does not cure the BARs that lie out of reach, which nothing maps for every GPU here. Once they lie "
+            "within reach, iommu=pt costs nothing, and RCCL and ROCm's installation notes ask for it.",
             evidence=evidence,
             remedies=("iommu-passthrough",),
             next="first move the BARs (see bar-reach), then add iommu=pt to the kernel command line",
