@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import wording
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
 from hostdoctor.view import View
 
@@ -26,6 +26,10 @@ def judge(view: View) -> Iterator[Finding]:
         return
     places: dict[int, list[str]] = {}
     unplaced = []
+    unread = next((gpu.numa_node for gpu in view.gpus if gpu.numa_node == NOT_CAPTURED), None)
+    if isinstance(unread, Unknown):
+        yield unjudged(ID, subject, "memory nodes of the GPUs", unread)
+        return
     for gpu in view.gpus:
         if isinstance(gpu.numa_node, Unknown):
             unplaced.append(gpu)
