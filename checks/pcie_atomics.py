@@ -34,8 +34,8 @@ def _judge_gpu(view: View, gpu: Function) -> Finding:
         return Finding(ID, "ok", subject, "PCIe atomics reach the GPU's root port", evidence=evidence)
     required = _required(view, gpu)
     if isinstance(required, Unknown):
-        title = "PCIe atomics do not reach the root port"
-        return Finding(ID, "info", subject, title, f"Whether this GPU needs them: {required.reason}.", evidence=evidence)
+        title = "PCIe atomics do not reach the root port, and whether this GPU needs them is not known"
+        return Finding(ID, "unknown", subject, title, f"{required.reason}.", evidence=evidence)
     if not required:
         title = "PCIe atomics do not reach the root port, and this GPU does not need them"
         return Finding(ID, "info", subject, title, evidence=evidence)
@@ -64,8 +64,9 @@ def _routed(view: View, gpu: Function) -> tuple[bool, tuple[Evidence, ...]] | Un
         if isinstance(express, Express) and (fault := _fault(express)):
             return False, (Evidence(port.source("config"), fault),)
     last, express = expresses[-1]
-    value = "32-bit and 64-bit atomics completed" if isinstance(express, Express) else ""
-    return True, (Evidence(last.source("config"), value),)
+    if not isinstance(express, Express) or express.port_type != ROOT_PORT:
+        return by_kfd or Unknown("the root port above it is not in this evidence")
+    return True, (Evidence(last.source("config"), "32-bit and 64-bit atomics completed"),)
 
 
 def _fault(express: Express) -> str:
@@ -116,7 +117,7 @@ CHECK = Check(
     "and firmware.",
     why="AMD's compute driver refuses GPUs of some generations and firmwares where atomics are not routed.",
     decides="A warning where its generation or firmware needs them and they are not routed, info where they are neither "
-    "routed nor needed, ok where they are routed.",
+    "routed nor needed, ok where they are routed; unknown where they are not routed and its firmware is not known.",
     sources=(
         "Linux drivers/pci/pci.c pci_enable_atomic_ops_to_root",
         "Linux drivers/gpu/drm/amd/amdkfd/kfd_device.c: which generation and firmware needs atomics",
