@@ -30,20 +30,18 @@ def _judge_bar(gpu: Function, facts: GpuFacts, bar: VramBar) -> Finding:
     evidence: tuple[Evidence, ...] = (Evidence(gpu.source("resource"), f"BAR{bar.index} {wording.size(bar.size_bytes)}"),)
     if bar.exact:
         evidence += (Evidence(gpu.source("mem_info_vram_total"), f"{facts.vram_bytes}"),)
-    vram = bar.vram_bytes
-    if not isinstance(vram, Unknown) and bar.size_bytes >= vram[1]:
+    if bar.is_small is False:
         return Finding(ID, "ok", subject, f"BAR{bar.index} holds all of the GPU's memory", evidence=evidence)
     if isinstance(bar.largest_bytes, Unknown):
         return _size_choice_unknown(gpu, bar, bar.largest_bytes, evidence)
     largest = bar.largest_bytes
     offered = (Evidence(gpu.source(f"resource{bar.index}_resize"), f"up to {wording.size(max(largest, bar.size_bytes))}"),)
+    if bar.is_small is None:
+        title = f"BAR{bar.index} of {wording.size(bar.size_bytes)} may hold all of the GPU's memory"
+        why = "How much memory this board has is not known."
+        return Finding(ID, "unknown", subject, title, why, evidence=(*evidence, *offered))
     if largest > bar.size_bytes:
         return _can_be_larger(gpu, bar, largest, (*evidence, *offered))
-    if isinstance(vram, Unknown):
-        return unjudged(ID, subject, "BAR size", vram, (*evidence, *offered))
-    if bar.size_bytes >= vram[0] * 9 // 10:
-        title = f"BAR{bar.index} of {wording.size(bar.size_bytes)} may hold all of the GPU's memory"
-        return Finding(ID, "unknown", subject, title, "The product comes with different amounts of memory.", evidence=evidence)
     return Finding(
         ID,
         "info",

@@ -9,6 +9,7 @@ from hostdoctor.bars import MissingBar, missing_bars
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.p2p import vram_bar
 from hostdoctor.view import View
 
 ID = "bar-unassigned"
@@ -24,9 +25,11 @@ def judge(view: View) -> Iterator[Finding]:
             wrong = True
             yield _missing(function, missing, function.address in gpus)
     for gpu in view.gpus:
-        if isinstance(gpu.bars, Unknown):
+        # A BAR the kernel could not place shows in config space alone.
+        why = gpu.bars if isinstance(gpu.bars, Unknown) else gpu.config if vram_bar(gpu) is None else None
+        if isinstance(why, Unknown):
             wrong = True
-            yield unjudged(ID, (gpu.address,), "BARs", gpu.bars)
+            yield unjudged(ID, (gpu.address,), "BARs", why)
     if not wrong:
         yield Finding(ID, "ok", (), "every memory BAR that can be seen has an address")
 

@@ -22,25 +22,38 @@ def judge(view: View) -> Iterator[Finding]:
     gpus = {gpu.address for gpu in view.gpus}
     lacking = False
     for function in view.topology.functions.values():
-        need = _need(view, function, function.address in gpus)
-        if need:
-            found = _judge_need(view, function, need, function.address in gpus)
+        is_gpu = function.address in gpus
+        need = _need(view, function, is_gpu)
+        if isinstance(need, Unknown):
             lacking = True
-            yield found
+            yield unjudged(ID, (function.address,), f"space for {function.address}", need)
+        elif need:
+            lacking = True
+            yield _judge_need(view, function, need, is_gpu)
     if not lacking:
         yield Finding(ID, "ok", (), "what lies below each bridge has its space")
 
 
-def _need(view: View, function: Function, is_gpu: bool) -> int:
-    """Bytes of memory space that a function wants and has not; 0 where it lacks nothing, or the size is not known."""
-    missing = sum(bar.size_bytes for bar in missing_bars(function))
-    if missing or not is_gpu:
-        return missing
-    bar = vram_bar_of(function, view.host.gpu_facts.get(function.address, GpuFacts()))
-    if isinstance(bar, Unknown) or isinstance(bar.largest_bytes, Unknown):
+def _need(view: View, function: Function, is_gpu: bool) -> int | Unknown:
+    """Bytes of memory space that a function wants and has not; 0 where it lacks nothing."""
+    missing = missing_bars(function)
+    if missing:
+        size = sum(bar.size_bytes for bar in missing)
+        return size or Unknown("it has a BAR without an address, and how large that is cannot be seen")
+    if not is_gpu:
         return 0
-    wanted = min(bar.wanted_bytes, bar.largest_bytes)
-    return wanted if wanted > bar.size_bytes else 0
+    bar = vram_bar_of(function, view.host.gpu_facts.get(function.address, GpuFacts()))
+    if isinstance(bar, Unknown):
+        return bar
+    if bar.is_small is False:
+        return 0
+    if isinstance(bar.largest_bytes, Unknown):
+        return bar.largest_bytes
+    if bar.largest_bytes <= bar.size_bytes:
+        return 0
+    if bar.is_small is None or isinstance(bar.vram_bytes, Unknown):
+        return Unknown("how much memory the GPU has is not known")
+    return min(bar.wanted_bytes, bar.largest_bytes)
 
 
 def _judge_need(view: View, function: Function, need: int, is_gpu: bool) -> Finding:

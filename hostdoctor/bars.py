@@ -14,6 +14,7 @@ from hostdoctor.facts.unknown import Unknown
 from hostdoctor.p2p import vram_bar
 
 _MEM_64BIT, _PREFETCHABLE, _IO = 0x4, 0x8, 0x1
+_LEGACY_BYTES = 256 << 20
 
 # Classes of devices with a driver that needs its BARs. Parts of processors (0x08, 0x11 and others) are left out: some
 # hold registers where BARs should be, and the kernel ignores these on purpose (drivers/pci/quirks.c non_compliant_bars).
@@ -89,10 +90,22 @@ class VramBar(msgspec.Struct, frozen=True):
 
     @property
     def wanted_bytes(self) -> int:
-        """The smallest power of two that holds all the memory; 0 where neither memory nor choice is known."""
+        """The smallest power of two that holds all the memory; 0 where the memory is not known."""
+        return 0 if isinstance(self.vram_bytes, Unknown) else 1 << (self.vram_bytes[1] - 1).bit_length()
+
+    @property
+    def is_small(self) -> bool | None:
+        """Whether it holds less than all the memory; None where the memory is not known well enough.
+
+        A GPU behind 256 MiB, the size of the time before resizable BARs, has more memory whatever it is.
+        """
         if isinstance(self.vram_bytes, Unknown):
-            return 0 if isinstance(self.largest_bytes, Unknown) else self.largest_bytes
-        return 1 << (self.vram_bytes[1] - 1).bit_length()
+            return True if self.size_bytes <= _LEGACY_BYTES else None
+        least, most = self.vram_bytes
+        if self.size_bytes >= most:
+            return False
+        # Nominal sizes: boards show up to 8 % less (knowledge.vram_range_bytes).
+        return True if self.exact or self.size_bytes < least * 9 // 10 else None
 
 
 def vram_bar_of(gpu: Function, facts: GpuFacts) -> VramBar | Unknown:
