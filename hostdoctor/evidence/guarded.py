@@ -8,12 +8,12 @@ those answers. What the child did not reach before the deadline answers `timed-o
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import time
 from collections.abc import Callable
-from typing import Literal
 
 import msgspec
 
@@ -35,6 +35,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, object]).decode
 _BEGIN = "begin"
 _CHUNK = 1 << 16
+_LATE_PARTS = 64  # what a child may still have sent when its time is up, in chunks
+_REAP_MS = 500
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ class _PathDirectory:
         return self._evidence.open(f"{self.path}/{name}")
 
     def folder(self, name: str) -> Directory:
-        return self._evidence.directory(f"{self.path}/{name}")
+        return self._evidence.folder(f"{self.path}/{name}")
 
     def close(self) -> None:
         """Nothing is held."""
@@ -117,6 +119,11 @@ class _Asked:
         self.ask(f"directory {path}", path)
         return _PathDirectory(self, path)
 
+    def folder(self, path: str) -> Directory:
+        """A folder that is not reached by a link."""
+        self.ask(f"folder {path}", path)
+        return _PathDirectory(self, path)
+
     def shown(self, path: str) -> str:
         return self._evidence.shown(path)
 
@@ -152,6 +159,9 @@ class _Teller(_Asked):
             self._folders[path] = self._evidence.directory(path)
             return True
         folder, name = self._nearest(path)
+        if verb == "folder":
+            self._folders[path] = folder.folder(name)
+            return True
         if verb == "open":
             self._opened[path] = folder.open(name)
             return True
@@ -176,6 +186,9 @@ class _Teller(_Asked):
 
     def _send(self, question: str, answer: _Answer) -> None:
         self._keep(question, answer)
+        self.flush()
+
+    def flush(self) -> None:
         while self._pending:
             self._pending = self._pending[os.write(self._pipe, self._pending) :]
 
@@ -186,17 +199,18 @@ class _Teller(_Asked):
 class _Told(_Asked):
     """In the parent: gives the answers that came from the child."""
 
-    def __init__(self, evidence: Evidence, answers: dict[str, object], reason: str) -> None:
+    def __init__(self, evidence: Evidence, answers: dict[str, object], problem: Problem, reason: str) -> None:
         super().__init__(evidence)
         self.reads = evidence.reads
         self._answers = answers
+        self._problem: Problem = problem
         self._reason = reason
 
     def ask(self, question: str, path: str) -> _Answer:
         answer = self._answers.get(question)
         if answer is None:
-            self.reads.append(("", path, "timed-out"))
-            raise Unreadable(path, "timed-out", self._reason)
+            self.reads.append(("", path, self._problem))
+            raise Unreadable(path, self._problem, self._reason)
         is_read = question.startswith(("read", "open"))
         if isinstance(answer, dict):
             error = msgspec.convert(answer, _Error)
@@ -217,6 +231,7 @@ class GuardedRead:
         self._ends = time.monotonic() + deadline_s
         self._deadline_s = deadline_s
         self.hung_on = ""
+        self._over = False
         self._pipe, writing = os.pipe()
         self._child = os.fork()
         if self._child == 0:
@@ -228,9 +243,12 @@ class GuardedRead:
         try:
             os.close(self._pipe)
             teller = _Teller(self._evidence, pipe)
-            reader(teller)
-            teller.finish()
-            status = 0
+            try:
+                reader(teller)
+                teller.finish()
+                status = 0
+            finally:
+                teller.flush()
         finally:
             # Nothing of the parent's may run twice: no exit handlers, no flushing of its output.
             os._exit(status)
@@ -251,31 +269,56 @@ class GuardedRead:
                 answers[question] = answer
             at += 4 + size
         self._end_child(ended)
-        why = f"reading /{self.hung_on} did not end within {self._deadline_s:g} s" if self.hung_on else "not reached"
-        return _Told(self._evidence, answers, why)
+        if not self.hung_on:
+            return _Told(self._evidence, answers, "timed-out", "not reached")
+        if ended:
+            why = f"the process that reads for us ended at /{self.hung_on}"
+            return _Told(self._evidence, answers, "failed", why)
+        why = f"reading /{self.hung_on} did not end within {self._deadline_s:g} s"
+        return _Told(self._evidence, answers, "timed-out", why)
 
     def _collect(self) -> tuple[bytes, bool]:
+        """All that the child sent, and whether it closed its end; what lies in the pipe is taken even when time is up."""
         parts: list[bytes] = []
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
+        late = 0
         try:
-            while (left := self._ends - time.monotonic()) > 0:
-                if poll.poll(max(1, int(left * 1000))):
+            while late < _LATE_PARTS:
+                left_s = self._ends - time.monotonic()
+                late += left_s <= 0
+                if poll.poll(max(0, math.ceil(left_s * 1000))):
                     part = os.read(self._pipe, _CHUNK)
                     if not part:
                         return b"".join(parts), True
                     parts.append(part)
+                elif left_s <= 0:
+                    break
         except BaseException:
-            self._end_child(ended=False)
+            self.abandon()
             raise
         return b"".join(parts), False
 
+    def abandon(self) -> None:
+        """End the child without waiting for its answers; nothing where it has ended."""
+        self._end_child(ended=False)
+
     def _end_child(self, ended: bool) -> None:
         """Reap the child; one that is stuck in the kernel is killed and left behind."""
+        if self._over:
+            return
+        self._over = True
+        os.close(self._pipe)
+        if not ended:
+            os.kill(self._child, signal.SIGKILL)
+        # Not reaped yet, so the number is still the child's. What is not stuck in the kernel is gone at once.
         with contextlib.suppress(OSError):
-            os.close(self._pipe)
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            if not ended:
-                os.kill(self._child, signal.SIGKILL)
-            options: Literal[0] | int = 0 if ended else os.WNOHANG
-            os.waitpid(self._child, options)
+            process = os.pidfd_open(self._child)
+            try:
+                poll = select.poll()
+                poll.register(process, select.POLLIN)
+                poll.poll(_REAP_MS)
+            finally:
+                os.close(process)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._child, os.WNOHANG)
