@@ -1,14 +1,15 @@
-"""Builds folders that hold a host's /sys, /proc and /etc, and copies of them as archives leave them."""
+"""Builds folders that hold a host's /sys, /proc and /etc, copies them as archives leave them, reads them as nobody."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 GIB = 1 << 30
+NOBODY = 65534
 ROOT_PORT, UPSTREAM, DOWNSTREAM, ENDPOINT = 4, 5, 6, 0
 _FLAGS_MEMORY_64, _FLAGS_WINDOW = 0x14220C, 0x102201
 _UNUSED = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
@@ -217,3 +218,25 @@ def _links(tree: Path) -> list[Path]:
 
 def _ignore_links(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if os.path.islink(os.path.join(folder, name))]
+
+
+def as_nobody(work: Callable[[], bytes]) -> bytes:
+    """What `work` gives when an ordinary user does it; whatever it imports must be imported already."""
+    if os.geteuid() != 0:
+        return work()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(work())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        result = pipe.read()
+    os.waitpid(child, 0)
+    return result
