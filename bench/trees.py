@@ -39,6 +39,10 @@ def config(ids: tuple[int, int], class_code: int, kind: int, buses: tuple[int, i
     return bytes(space)
 
 
+def resource_line(start: int, end: int, flags: int) -> str:
+    return f"0x{start:016x} 0x{end:016x} 0x{flags:016x}"
+
+
 class Tree:
     """A root folder that is being filled."""
 
@@ -58,14 +62,15 @@ class Tree:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.symlink_to(os.path.relpath(self.root / target, file.parent))
 
-    def function(self, parent: str, address: str, ids: tuple[int, int], class_code: int, kind: int,
+    def function(  # noqa: PLR0913, PLR0917  a function has many sides
+        self, parent: str, address: str, ids: tuple[int, int], class_code: int, kind: int,
                  below: tuple[int, int, int] | None = None, driver: str = "pcieport", bar: int = 0) -> str:  # fmt: skip
         """Write one function and return its folder."""
         path = f"{parent}/{address}"
-        lines = ["0x%016x 0x%016x 0x%016x" % (0, 0, 0)] * (17 if below else 13)
+        lines = [resource_line(0, 0, 0)] * (17 if below else 13)
         if bar:
             base = 0x40000000000 + self.count * bar
-            lines[0] = "0x%016x 0x%016x 0x%016x" % (base, base + bar - 1, 0x14220C)
+            lines[0] = resource_line(base, base + bar - 1, 0x14220C)
         files = {
             "uevent": f"DRIVER={driver}\nPCI_CLASS={class_code:X}\nPCI_ID={ids[0]:04X}:{ids[1]:04X}\n"
             f"PCI_SUBSYS_ID=1849:0001\nPCI_SLOT_NAME={address}\n",
