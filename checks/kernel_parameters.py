@@ -127,7 +127,9 @@ def _unknown_values(view: View, given: list[Given]) -> Iterator[Finding]:
         described = tables.by_name.get(parameter.key)
         if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view.host.cpu)):
             continue
-        if any(rule.parameter == parameter.key and rule.matches(element) for rule in tables.rule):
+        if any(
+            rule.parameter == parameter.key and rule.matches(element) and _conditions_hold(view, rule) for rule in tables.rule
+        ):
             continue
         if described.knows(element, (version.major, version.minor)) is False:
             yield Finding(
