@@ -93,7 +93,10 @@ def _open_along(evidence: Evidence, stack: list[Directory], path: str) -> Direct
         top = stack[-1]
         folder = top.folder(path[len(top.path) + 1 :]) if "/" not in path[len(top.path) + 1 :] else None
         stack.append(folder or evidence.directory(path))
-    except Unreadable:
+    except Unreadable as error:
+        # On a live host it was unplugged meanwhile; a tree that names a function and lacks it is incomplete.
+        lacking = error.problem == "missing" and evidence.kind != "live"
+        evidence.reads.append(("", path, "outside" if lacking else error.problem))
         return None
     return stack[-1]
 

@@ -6,6 +6,8 @@ from hostdoctor.evidence import Directory, Evidence, Unreadable
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 
 _NO_PERMISSION = "run with sudo"
+_NO_NUMBER = Unknown("it does not read as a number")
+_LARGEST = (1 << 63) - 1
 
 
 def unknown_from(error: Unreadable) -> Unknown:
@@ -36,9 +38,10 @@ def integer(text: str | Unknown, base: int = 10) -> int | Unknown:
     if isinstance(text, Unknown):
         return text
     try:
-        return int(text, base)
+        number = int(text, base)
     except ValueError:
-        return Unknown("it does not read as a number")
+        return _NO_NUMBER
+    return number if -_LARGEST <= number <= _LARGEST else _NO_NUMBER
 
 
 def folder_exists(evidence: Evidence, path: str) -> bool:
