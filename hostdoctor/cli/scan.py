@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
@@ -58,8 +57,6 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     Nothing is changed and no sleeping device is woken. Exit status: 0 nothing found, 1 a failure, 2 wrong usage,
     3 nothing could be read.
     """
-    # A scan ends before its garbage could matter, and collecting it costs a fifth of the time.
-    gc.disable()
     checks = _chosen(only, skip)
     from hostdoctor.readers.host import read_host  # noqa: PLC0415  so that wrong usage is told at once
 
