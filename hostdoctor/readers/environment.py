@@ -35,6 +35,7 @@ _DMI_VENDORS = {
     "Cloud Hypervisor": "cloud-hypervisor",
     "Firecracker": "Firecracker",
 }
+_EC2 = "Amazon EC2"  # guests, and bare metal whose product name ends in .metal
 # PCI vendors that only hypervisors have (pci.ids): QEMU's bridges and devices, VMware, Bochs VGA, Hyper-V, VirtualBox.
 _VIRTUAL_VENDORS = {0x1B36: "QEMU", 0x15AD: "VMware", 0x1234: "QEMU", 0x1414: "Hyper-V", 0x80EE: "VirtualBox"}
 _CONTAINER_FILES = {".dockerenv": "docker", "run/.containerenv": "podman"}
@@ -63,6 +64,8 @@ def read_environment(
 
 def _name(sign: tuple[str, str]) -> str:
     source, value = sign
+    if value == _EC2:
+        return value
     if source.startswith("/sys/class/dmi"):
         return next((name for text, name in _DMI_VENDORS.items() if text in value), "")
     if source.startswith("/sys/bus/pci"):
@@ -77,8 +80,8 @@ def _signs_of_guest(firmware: Firmware, functions: Mapping[str, Function] | Unkn
             signs.append((f"/sys/class/dmi/id/{attribute}", text))
     if firmware.system_vendor == "Microsoft Corporation" and firmware.product_name == "Virtual Machine":
         signs.append(("/sys/class/dmi/id/product_name", "Hyper-V Virtual Machine"))
-    if firmware.system_vendor == "Amazon EC2" and ".metal" not in str(firmware.product_name):
-        signs.append(("/sys/class/dmi/id/sys_vendor", "Amazon EC2"))
+    if firmware.system_vendor == _EC2 and ".metal" not in str(firmware.product_name):
+        signs.append(("/sys/class/dmi/id/sys_vendor", _EC2))
     if not isinstance(functions, Unknown):
         virtual = next((found for found in functions.values() if found.vendor in _VIRTUAL_VENDORS), None)
         if virtual is not None:
