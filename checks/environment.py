@@ -36,7 +36,9 @@ def judge(view: View) -> Iterator[Finding]:
         yield Finding(ID, "info", (), title, _GUEST, evidence=evidence, help="--assume-bare-metal judges what the guest sees")
     if environment.container:
         title = f"inside a container ({environment.container}): boot files and device nodes are the container's own"
-        explanation = "PCI functions and the running kernel are the machine's own and are judged."
+        explanation = (
+            "" if environment.is_guest else "PCI functions and the running kernel are the machine's own and are judged."
+        )
         yield Finding(ID, "info", (), title, explanation)
     elif kind == "bare-metal":
         yield Finding(ID, "ok", (), "bare metal", evidence=evidence)

@@ -63,6 +63,8 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     began = time.perf_counter()
     with open_evidence(root, paths) as evidence:
         view = View(read_host(evidence, deadline_s, assume_bare_metal))
+        if all(problem is not None for _, _, problem in evidence.reads):
+            fail(f"{evidence.sources[0]}: nothing in it could be read")
         findings = diagnose(view, checks)
         report = model.build(evidence, view, findings, exit_code(findings, fail_on, strict))
     seconds = time.perf_counter() - began

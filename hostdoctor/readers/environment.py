@@ -67,7 +67,7 @@ def _name(sign: tuple[str, str]) -> str:
     if value == _EC2:
         return value
     if source.startswith("/sys/class/dmi"):
-        return next((name for text, name in _DMI_VENDORS.items() if text in value), "")
+        return next((name for text, name in _DMI_VENDORS.items() if value.startswith(text)), "")
     if source.startswith("/sys/bus/pci"):
         return _VIRTUAL_VENDORS.get(int(value[:4], 16), "")
     return ""
@@ -76,7 +76,7 @@ def _name(sign: tuple[str, str]) -> str:
 def _signs_of_guest(firmware: Firmware, functions: Mapping[str, Function] | Unknown) -> list[tuple[str, str]]:
     signs = []
     for attribute, text in (("sys_vendor", firmware.system_vendor), ("product_name", firmware.product_name)):
-        if not isinstance(text, Unknown) and any(name in text for name in _DMI_VENDORS):
+        if not isinstance(text, Unknown) and text.startswith(tuple(_DMI_VENDORS)):
             signs.append((f"/sys/class/dmi/id/{attribute}", text))
     if firmware.system_vendor == "Microsoft Corporation" and firmware.product_name == "Virtual Machine":
         signs.append(("/sys/class/dmi/id/product_name", "Hyper-V Virtual Machine"))

@@ -215,7 +215,7 @@ def _findings(page: _Page, report: Report, style: Style) -> None:
     groups = _groups(each for each in report.findings if each.outcome in wanted)
     page.line()
     if not any(each.outcome in ("failure", "warning") for each in report.findings):
-        page.line("Nothing wrong found.")
+        page.line(_nothing_wrong(report))
         page.line()
     told: set[str] = set()
     drawn = False
@@ -231,6 +231,15 @@ def _findings(page: _Page, report: Report, style: Style) -> None:
     if not drawn and report.host.pairs:
         _matrix(page, report)
         page.line()
+
+
+def _nothing_wrong(report: Report) -> str:
+    """No more than was judged."""
+    if not report.summary["ok"] and not report.summary["info"]:
+        return "Nothing could be judged."
+    if report.summary["not-applicable"] > report.summary["ok"]:
+        return "Nothing wrong found in what can be judged here."
+    return "Nothing wrong found."
 
 
 def _matrix(page: _Page, report: Report) -> None:
