@@ -295,7 +295,21 @@ def _large_bar(owner: Function, facts: GpuFacts) -> Condition:
     if visible and visible == total:
         return Condition("large-bar", "holds", "all of the owner's memory shows in its BAR", evidence)
     text = f"only {visible >> 20:,} of {total >> 20:,} MiB of the owner's memory show in its BAR"
+    if _bar_is_largest(owner, facts):
+        return Condition("large-bar", "fails", f"{text}, the largest the card offers", evidence, by_design=True)
     return Condition("large-bar", "fails", text, evidence, remedies=("firmware-resizable-bar",))
+
+
+def _bar_is_largest(gpu: Function, facts: GpuFacts) -> bool:
+    """Whether the memory BAR is known to be as large as the card can make it."""
+    bar, config = vram_bar(gpu), gpu.config
+    if bar is None or isinstance(bar, Unknown):
+        return False
+    if sizes := facts.bar_sizes_bytes.get(bar.index):
+        return max(sizes) <= bar.size_bytes
+    if isinstance(config, Unknown) or isinstance(config.resizable_bars, Unknown):
+        return False
+    return all(max(each.sizes_bytes) <= bar.size_bytes for each in config.resizable_bars if each.bar_index == bar.index)
 
 
 def _large_bar_by_id(owner: Function) -> Condition:
