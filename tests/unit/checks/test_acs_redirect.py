@@ -1,0 +1,119 @@
+"""acs-redirect: ports that send requests between GPUs up instead of across."""
+
+from __future__ import annotations
+
+import pytest
+
+from hostdoctor.facts.pci import Acs, Power
+from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED
+
+ID = "acs-redirect"
+DOWN = ("0000:02:00.0", "0000:02:01.0")
+
+
+def test_no_redirect_is_in_order_and_shows_the_bits(build, verdict, text):
+    found = verdict(ID, build.host(build.below_one_switch()))
+    assert found.outcome == "ok"
+    assert "0000:01:00.0" in found.title
+    assert "ReqRedir- CmpltRedir- EgressCtrl-" in text(found)
+    assert "no ACS capability" in text(found), "the cards' own ports are part of the way"
+
+
+def test_source_validation_alone_is_in_order(build, verdict):
+    assert verdict(ID, build.host(build.below_one_switch(build.VALIDATION_ONLY))).outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("bit", "shown"),
+    [(Acs.REQUEST_REDIRECT, "ReqRedir+"), (Acs.COMPLETION_REDIRECT, "CmpltRedir+"), (Acs.EGRESS_CONTROL, "EgressCtrl+")],
+)
+def test_each_redirect_bit_is_a_warning(build, verdict, text, bit, shown):
+    found = verdict(ID, build.host(build.below_one_switch(Acs(0x7F, bit))))
+    assert found.outcome == "warning"
+    assert found.subject == DOWN
+    assert shown in text(found)
+
+
+def test_the_remedy_names_exactly_the_redirecting_ports_with_semicolons(build, verdict):
+    found = verdict(ID, build.host(build.below_one_switch(build.REDIRECT), kernel="6.8.0-52-generic"))
+    assert found.remedies == ("acs-clear-redirect",)
+    assert "pci=disable_acs_redir=0000:02:00.0;0000:02:01.0 to the kernel command line" in found.next
+    assert "config_acs" not in found.next, "6.8 does not know it"
+    assert "0000:13:00.0 and 0000:23:00.0" in found.explanation
+    assert "uplink" in found.cost.text
+
+
+def test_newer_kernels_may_use_config_acs(build, verdict):
+    assert "pci=config_acs=" in verdict(ID, build.host(build.below_one_switch(build.REDIRECT), kernel="6.12.1")).next
+
+
+def test_a_port_on_the_card_itself_counts(build, verdict):
+    """Two cards under one switch can be kept apart by their own downstream ports alone."""
+    found = verdict(ID, build.host(build.below_one_switch(own_acs=(None, build.REDIRECT))))
+    assert found.outcome == "warning"
+    assert found.subject == ("0000:12:00.0", "0000:22:00.0")
+    assert "disable_acs_redir=0000:12:00.0;0000:22:00.0 " in found.next
+
+
+def test_ports_above_the_common_bridge_do_not_count(build, verdict):
+    parts = build.below_one_switch()
+    root = build.root_port("0000:00:01.1", acs=build.REDIRECT)
+    assert verdict(ID, build.host(build.changed(parts, root.address, config=root.config))).outcome == "ok"
+
+
+def test_cards_below_root_ports_of_their_own_have_nothing_to_clear(build, verdict):
+    parts = build.two_navi_cards(acs=(None, build.REDIRECT))
+    found = verdict(ID, build.host(parts))
+    assert (found.outcome, found.remedies) == ("ok", ())
+    assert "decides nothing" in found.title
+
+
+def test_where_guests_use_devices_it_is_a_fact_only(build, verdict):
+    nic = build.function("0000:e1:00.0", "15b3:1017", driver="vfio-pci")
+    found = verdict(ID, build.host(build.below_one_switch(build.REDIRECT), nic))
+    assert (found.outcome, found.remedies, found.next) == ("info", (), "")
+    assert "Guests" in found.explanation
+
+
+def test_two_groups_of_gpus_give_two_findings(build, judge):
+    second = [
+        build.root_port("0000:80:01.1"),
+        build.switch(0x81, "0000:80:01.1"),
+        build.navi_card(0x91, "0000:82:00.0"),
+        build.navi_card(0xA1, "0000:82:01.0"),
+    ]
+    found = judge(ID, build.host(build.below_one_switch(build.REDIRECT), second))
+    assert [(each.outcome, each.subject[0]) for each in found] == [("warning", DOWN[0]), ("ok", "0000:92:00.0")]
+
+
+@pytest.mark.parametrize("why", [NEEDS_ROOT, NOT_CAPTURED, ASLEEP])
+def test_an_unread_port_is_unknown(build, verdict, why):
+    parts = build.changed(build.below_one_switch(), DOWN[1], config=why)
+    found = verdict(ID, build.host(parts))
+    assert (found.outcome, found.help) == ("unknown", why.help)
+    assert DOWN[1] in found.subject
+
+
+def test_a_redirect_that_is_seen_is_not_hidden_by_one_unread(build, verdict):
+    parts = build.changed(build.below_one_switch(build.REDIRECT), DOWN[1], config=ASLEEP, power=Power("suspended"))
+    found = verdict(ID, build.host(parts))
+    assert (found.outcome, found.subject) == ("warning", DOWN[:1])
+
+
+def test_gpus_whose_bridges_are_cut_off_are_unknown(build, judge):
+    """They may share a switch that is not in the evidence."""
+    parts = [build.navi_card(0x11, "0000:02:00.0"), build.navi_card(0x21, "0000:02:01.0")]
+    found = judge(ID, build.host(parts))
+    assert [(each.outcome, each.subject) for each in found] == [("unknown", ("0000:13:00.0", "0000:23:00.0"))]
+
+
+def test_a_bridge_that_is_seen_decides_even_if_what_lies_above_is_cut_off(build, verdict):
+    parts = [each for each in build.host(build.below_one_switch()).functions.values() if each.address != "0000:00:01.1"]
+    assert verdict(ID, build.host(parts)).outcome == "ok"
+
+
+def test_not_judged_with_one_gpu_nor_in_a_guest(build, verdict):
+    one = build.host(build.root_port("0000:40:01.1"), build.navi_card(0x41, "0000:40:01.1"))
+    assert verdict(ID, one).outcome == "not-applicable"
+    guest = build.host(build.below_one_switch(build.REDIRECT), environment=build.GUEST)
+    assert verdict(ID, guest).outcome == "not-applicable"

@@ -1,0 +1,82 @@
+"""device-lost: functions that no longer answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from hostdoctor.facts.pci import ConfigFacts, Power
+from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
+
+ID = "device-lost"
+PORT, GPU = "0000:40:01.1", "0000:41:00.0"
+ALL_ONES, HEADER_7F = "reads as all ones", "has header type 7f"
+
+
+@pytest.fixture
+def with_gpu(build):
+    def make(**facts):
+        return build.host(build.root_port(PORT), build.gpu(GPU, build.A5000, PORT, **facts))
+
+    return make
+
+
+def test_functions_that_answer_are_in_order(verdict, with_gpu):
+    found = verdict(ID, with_gpu())
+    assert (found.outcome, found.subject) == ("ok", ())
+
+
+@pytest.mark.parametrize("lost", [ALL_ONES, HEADER_7F])
+def test_an_awake_gpu_that_reads_as_gone_is_a_failure(verdict, with_gpu, text, lost):
+    found = verdict(ID, with_gpu(config=ConfigFacts(lost=lost)))
+    assert (found.outcome, found.subject, found.confidence) == ("failure", (GPU,), "certain")
+    assert lost in found.title
+    assert "power/runtime_status active" in text(found)
+    assert found.remedies == ("check-power-and-seating",)
+
+
+def test_a_lost_port_names_the_gpu_below_it(build, judge):
+    host = build.host(build.root_port(PORT, config=ConfigFacts(lost=ALL_ONES)), build.gpu(GPU, build.A5000, PORT))
+    found = judge(ID, host)
+    assert [each.outcome for each in found] == ["failure"]
+    assert GPU in found[0].explanation
+
+
+def test_any_function_counts(build, verdict):
+    drive = build.function(
+        "0000:02:00.0", "144d:a808", 0x010802, config=ConfigFacts(lost=ALL_ONES), power=Power("active", "D0")
+    )
+    found = verdict(ID, build.host(drive))
+    assert (found.outcome, found.subject) == ("failure", ("0000:02:00.0",))
+
+
+@pytest.mark.parametrize("state", [NOT_CAPTURED, "unknown"])
+def test_it_may_be_powered_off(verdict, with_gpu, state):
+    """Powered off (D3cold) and lost read alike: without a power state there is no verdict."""
+    found = verdict(ID, with_gpu(config=ConfigFacts(lost=ALL_ONES), power=Power(NOT_CAPTURED, state)))
+    assert found.outcome == "unknown"
+    assert "D3cold" in found.title
+    assert found.help
+
+
+def test_a_sleeping_gpu_is_left_alone_and_counted(verdict, with_gpu):
+    found = verdict(ID, with_gpu(config=ASLEEP, power=Power("suspended", "D3cold")))
+    assert found.outcome == "ok"
+    assert "1 sleeping function left alone" in found.title
+
+
+def test_a_gpu_that_did_not_answer_in_time_does_not_read_as_fine(verdict, with_gpu):
+    found = verdict(ID, with_gpu(config=Unknown("timed out after 10 s")))
+    assert (found.outcome, found.subject) == ("unknown", (GPU,))
+    assert "timed out" in found.title
+
+
+def test_nothing_asked_is_unknown(build, verdict):
+    assert verdict(ID, build.host(build.function("0000:02:00.0", "144d:a808"))).outcome == "unknown"
+    sleeping = build.function("0000:02:00.0", "144d:a808", config=ASLEEP, power=Power("suspended", "D3hot"))
+    assert "asleep" in verdict(ID, build.host(sleeping)).title
+
+
+def test_not_judged_in_a_guest_nor_without_functions(build, verdict, with_gpu):
+    guest = build.host(build.gpu(GPU, build.A5000), environment=build.GUEST)
+    assert verdict(ID, guest).outcome == "not-applicable"
+    assert verdict(ID, build.host(functions=Unknown("no PCI functions"))).outcome == "unknown"
