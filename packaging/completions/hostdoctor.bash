@@ -1,0 +1,30 @@
+_hostdoctor_completion() {
+    local IFS=$'\n'
+    local response
+
+    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _HOSTDOCTOR_COMPLETE=bash_complete $1)
+
+    for completion in $response; do
+        IFS=',' read type value <<< "$completion"
+
+        if [[ $type == 'dir' ]]; then
+            COMPREPLY=()
+            compopt -o dirnames
+        elif [[ $type == 'file' ]]; then
+            COMPREPLY=()
+            compopt -o default
+        elif [[ $type == 'plain' ]]; then
+            COMPREPLY+=($value)
+        fi
+    done
+
+    return 0
+}
+
+_hostdoctor_completion_setup() {
+    complete -o nosort -F _hostdoctor_completion hostdoctor
+}
+
+_hostdoctor_completion_setup;
+
+# Made by packaging/generate.py with click 8.5.1.

@@ -1,0 +1,19 @@
+function _hostdoctor_completion;
+    set -l response (env _HOSTDOCTOR_COMPLETE=fish_complete COMP_WORDS=(commandline -cp) COMP_CWORD=(commandline -t) hostdoctor);
+
+    for completion in $response;
+        set -l metadata (string split "," $completion);
+
+        if test $metadata[1] = "dir";
+            __fish_complete_directories $metadata[2];
+        else if test $metadata[1] = "file";
+            __fish_complete_path $metadata[2];
+        else if test $metadata[1] = "plain";
+            echo $metadata[2];
+        end;
+    end;
+end;
+
+complete --no-files --command hostdoctor --arguments "(_hostdoctor_completion)";
+
+# Made by packaging/generate.py with click 8.5.1.
