@@ -5,6 +5,8 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome
 from hostdoctor.registry import Broken
@@ -42,11 +44,20 @@ def _run(view: View, check: Check | Broken) -> list[Finding]:
         title = f"there are no PCI functions to look at: {functions.reason}"
         return [Finding(check.id, "unknown", (), title, help=functions.help)]
     try:
-        found = list(check.judge(view))
-    except Exception as error:
+        found = [_checked(each) for each in check.judge(view)]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin may even try to exit
         title = f"the check {check.id} failed itself: {type(error).__name__}: {error}"
         return [Finding(check.id, "unknown", (), title, help="report it with the evidence of this host")]
     return found or [Finding(check.id, "not-applicable", (), check.nothing)]
+
+
+def _checked(finding: object) -> Finding:
+    """What a check gave, if it is a finding that every report can hold; raises TypeError or ValidationError."""
+    if not isinstance(finding, Finding):
+        raise TypeError(f"it gave a {type(finding).__name__} where a Finding is expected")
+    return msgspec.convert(msgspec.to_builtins(finding), Finding)
 
 
 def summary(findings: Iterable[Finding]) -> dict[Outcome, int]:

@@ -12,19 +12,17 @@ import stat
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import msgspec
 
 from hostdoctor.findings import Check
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 ENTRY_POINT_GROUP = "hostdoctor.checks"
 SITE_FOLDER = "/etc/hostdoctor/checks.d"
 
 _ENTRY_POINTS_LIMIT = 1 << 20
+_ID = re.compile(r"\A[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 _SECTION = re.compile(r"^\[\s*(.+?)\s*\]$")
 
 
@@ -52,10 +50,12 @@ def load_checks(site_folder: str = SITE_FOLDER) -> list[Check | Broken]:
     taken = {check.id for check in found}
     for plugin in (*_from_packages(), *_from_site(site_folder)):
         if isinstance(plugin, Check) and plugin.id in taken:
-            found.append(Broken(plugin.id, plugin.judge.__module__, "another check has this name already"))
+            source = getattr(plugin.judge, "__module__", None) or "a plugin"
+            found.append(Broken(plugin.id, source, "another check has this name already"))
         else:
             found.append(plugin)
-            taken.add(plugin.id)
+            if isinstance(plugin, Check):
+                taken.add(plugin.id)
     return found
 
 
@@ -75,10 +75,26 @@ def _from_packages() -> Iterator[Check | Broken]:
 def _as_checks(found: object, name: str, source: str) -> Iterator[Check | Broken]:
     """A plugin offers one check, or several in a list or tuple."""
     for each in found if isinstance(found, (list, tuple)) else [found]:
-        if isinstance(each, Check):
-            yield each
-        else:
+        if not isinstance(each, Check):
             yield Broken(name, source, f"it offers a {type(each).__name__} where a Check is expected")
+        elif why := _malformed(each):
+            yield Broken(name, source, why)
+        else:
+            yield each
+
+
+def _malformed(check: Check) -> str:
+    """What a plugin's check has of the wrong type, since nothing else looks; empty where all is well."""
+    for field in ("id", "subject", "summary", "looks_at", "why", "decides", "nothing"):
+        if not isinstance(getattr(check, field), str):
+            return f"its {field} is no text"
+    for field in ("sources", "remedies"):
+        value = getattr(check, field)
+        if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+            return f"its {field} are no list of texts"
+    if not _ID.match(check.id):
+        return f"its id {check.id[:40]!r} is not of small letters, digits and hyphens"
+    return "" if callable(check.judge) else "its judge is no function"
 
 
 def _entry_points() -> Iterator[tuple[str, str]]:
@@ -137,7 +153,10 @@ def _untrusted(path: str) -> str:
     """Why a file or folder must not be run by root; empty where it may, and for ordinary users."""
     if os.geteuid() != 0:
         return ""
-    status = os.stat(path)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
     if status.st_uid != 0:
         return f"{path} does not belong to root"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -146,11 +165,11 @@ def _untrusted(path: str) -> str:
 
 
 def _load_file(path: str, name: str) -> ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location  # noqa: PLC0415  costs time few scans need
-
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """Run a file as a module: its source, so that no compiled copy beside it is written, or trusted."""
+    module = ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module  # dataclasses look there for what their annotations name
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    exec(code, module.__dict__)  # noqa: S102  that is what a site's checks are for
     return module

@@ -6,6 +6,7 @@ import difflib
 
 import click
 
+from hostdoctor.findings import Check
 from hostdoctor.registry import Broken, load_checks
 from hostdoctor.report.explain import explain_text
 
@@ -14,7 +15,9 @@ from hostdoctor.report.explain import explain_text
 @click.argument("check_id", metavar="CHECK")
 def command(check_id: str) -> None:
     """Say what a check looks at, why it matters, how it decides, its sources and its remedies."""
-    checks = {check.id: check for check in load_checks()}
+    checks: dict[str, Check | Broken] = {}
+    for check in load_checks():
+        checks.setdefault(check.id, check)  # a plugin that wants a name which is taken comes later
     found = checks.get(check_id)
     if found is None:
         near = difflib.get_close_matches(check_id, checks, n=1)
