@@ -309,7 +309,9 @@ def _bar_is_largest(gpu: Function, facts: GpuFacts) -> bool:
         return max(sizes) <= bar.size_bytes
     if isinstance(config, Unknown) or isinstance(config.resizable_bars, Unknown):
         return False
-    return all(max(each.sizes_bytes) <= bar.size_bytes for each in config.resizable_bars if each.bar_index == bar.index)
+    return all(
+        max(each.sizes_bytes, default=0) <= bar.size_bytes for each in config.resizable_bars if each.bar_index == bar.index
+    )
 
 
 def _large_bar_by_id(owner: Function) -> Condition:
