@@ -41,8 +41,9 @@ NOT_ROUTED = [
 ]
 
 
-@pytest.mark.parametrize(("at", "port_type", "fault"), NOT_ROUTED)
-def test_not_routed_and_required_is_a_warning(build, verdict, parts, text, at, port_type, fault):
+@pytest.mark.parametrize("not_routed", NOT_ROUTED)
+def test_not_routed_and_required_is_a_warning(build, verdict, parts, text, not_routed):
+    at, port_type, fault = not_routed
     found = verdict(ID, build.host(parts(build.POLARIS, at, port_type, **fault)))
     assert (found.outcome, found.subject) == ("warning", (GPU,))
     assert found.remedies == ("move-card-to-cpu-slot",)
@@ -68,10 +69,10 @@ def test_not_routed_and_not_required_is_a_fact(build, verdict, parts, id_):
     ("1002:7551", 2089, "warning"),
     ("1002:7551", 2090, "info"),
 ])  # fmt: skip
-def test_newer_gpus_leave_it_to_their_firmware(build, verdict, parts, id_, firmware, outcome):
+def test_newer_gpus_leave_it_to_their_firmware(build, parts, id_, firmware, outcome):
     at, port_type, fault = NOT_ROUTED[2]
-    kfd = build.kfd((GPU,), firmware=firmware)
-    assert verdict(ID, build.host(parts(id_, at, port_type, **fault), kfd=kfd)).outcome == outcome
+    described = build.host(parts(id_, at, port_type, **fault), kfd=build.kfd((GPU,), firmware=firmware))
+    assert build.verdict(ID, described).outcome == outcome
 
 
 @pytest.mark.parametrize("id_", ["1002:73a1", "1002:ffff"])
