@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Finding, unjudged
-from hostdoctor.p2p import p2p_switched_on
+from hostdoctor.p2p import p2p_switched_on, same_hive
 from hostdoctor.view import View
 
 ID = "p2p-kernel"
@@ -26,6 +27,9 @@ def judge(view: View) -> Iterator[Finding]:
         yield Finding(ID, "ok", (), condition.text, evidence=condition.evidence)
     elif condition.state == "unknown":
         yield unjudged(ID, (), "P2P in kernel and driver", Unknown(condition.text), condition.evidence)
+    elif all(same_hive(view.host.kfd, a, b) for a, b in combinations(view.amd_gpus, 2)):
+        title = "PCIe P2P is off, and the AMD GPUs do not need it: XGMI joins all of them"
+        yield Finding(ID, "info", (), title, f"{condition.text}.", evidence=condition.evidence)
     else:
         yield Finding(
             ID,
@@ -47,8 +51,8 @@ CHECK = Check(
     summary="Kernel and amdgpu were built with P2P, and it is switched on.",
     looks_at="amdgpu's parameter pcie_p2p, which exists only in a driver built with P2P, and the kernel's configuration.",
     why="Several distributions build their kernels without it; then nothing else can bring P2P.",
-    decides="With two or more discrete AMD GPUs: a failure where amdgpu was built without P2P or has it switched off, ok "
-    "where it is on, unknown where neither driver nor configuration can be seen.",
+    decides="With two or more discrete AMD GPUs: a failure where amdgpu was built without P2P or has it switched off "
+    "(info where XGMI joins all of them), ok where it is on, unknown where neither driver nor configuration can be seen.",
     sources=(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_drv.c: pcie_p2p lies within #ifdef CONFIG_HSA_AMD_P2P",
         "Linux drivers/gpu/drm/amd/amdkfd/Kconfig HSA_AMD_P2P",

@@ -57,6 +57,20 @@ def test_without_a_loaded_driver_the_configuration_decides(over, text, config, m
     assert found.remedies == ("kernel-with-p2p",)
 
 
+@pytest.mark.parametrize(("hives", "outcome"), [((7, 7), "info"), ((7, 8), "failure"), ((0, 0), "failure")])
+def test_gpus_that_xgmi_joins_do_not_need_it(build, verdict, hives, outcome):
+    kfd = build.kfd((build.FIRST, build.SECOND), hives=hives)
+    found = verdict(ID, build.host(build.two_navi_cards(build.MI210), pcie_p2p=None, kfd=kfd))
+    assert (found.outcome, bool(found.remedies)) == (outcome, outcome == "failure")
+
+
+def test_one_gpu_outside_the_hive_needs_it(build, verdict):
+    third = [build.root_port("0000:a0:01.1"), build.navi_card(0xA1, "0000:a0:01.1", build.MI210)]
+    kfd = build.kfd((build.FIRST, build.SECOND, "0000:a3:00.0"), hives=(7, 7, 8))
+    parts = [build.two_navi_cards(build.MI210), third]
+    assert verdict(ID, build.host(parts, pcie_p2p=None, kfd=kfd)).outcome == "failure"
+
+
 def test_a_driver_known_to_be_on_needs_no_configuration(over):
     assert over(kernel_config=DEBIAN_12).outcome == "ok", "a driver built outside the kernel"
 
