@@ -22,7 +22,7 @@ def judge(view: View) -> Iterator[Finding]:
     for owner in (*view.amd_gpus, *view.nvidia_gpus):
         peers = [gpu for gpu in view.gpus_of(owner.vendor) if gpu is not owner]
         if owner.vendor != ATI:
-            peers = [peer for peer in peers if p2p.same_nvidia_chip(owner, peer)]
+            peers = [peer for peer in peers if p2p.same_nvidia_chip(owner, peer) is not False]
         over_pcie = [peer for peer in peers if not p2p.same_hive(view.host.kfd, peer, owner)]
         if over_pcie:
             yield _judge_owner(view, owner, over_pcie)

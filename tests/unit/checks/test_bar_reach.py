@@ -124,6 +124,11 @@ def test_unequal_nvidia_gpus_are_no_peers(build, verdict):
     assert verdict(ID, host).outcome == "not-applicable"
 
 
+def test_nvidia_gpus_nobody_knows_may_be_peers(build, judge):
+    found = judge(ID, build.host(build.two_nvidia_gpus("10de:fffe", "10de:ffff")))
+    assert [each.outcome for each in found] == ["unknown", "unknown"]
+
+
 def test_missing_facts_are_unknown(build, judge):
     cases = [
         build.host(build.two_navi_cards(bars=NOT_CAPTURED)),
