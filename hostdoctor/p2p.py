@@ -29,7 +29,6 @@ State = Literal["holds", "fails", "unknown"]
 # The first kernel whose amdgpu lets a translating IOMMU stand in for a BAR within reach.
 REMAP_SINCE = KernelVersion(6, 12)
 XGMI = 11
-PCIE = 2
 TRANSLATED = ("DMA", "DMA-FQ")
 
 
