@@ -40,22 +40,28 @@ def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
         text = unknown.text if unknown else failing[0][1].text
         evidence = unknown.evidence if unknown else failing[0][1].evidence
         return unjudged(ID, (owner.address,), "reach of its BAR", Unknown(text), evidence)
-    mapped = next((reach for _, reach in reaches if "beyond" in reach.text), None)
-    if mapped is not None:
-        title = "its BAR lies beyond the address bits of its peers, and only the IOMMU maps it"
-        explanation = f"{mapped.text}. It works, but ends if the GPUs are passed through (iommu=pt)."
-        return Finding(
-            ID,
-            "info",
-            (owner.address,),
-            title,
-            explanation,
-            evidence=mapped.evidence,
-            remedies=("iommu-translate-until-moved", "firmware-mmio-below-dma-limit"),
-        )
+    mapped = [(peer, reach) for peer, reach in reaches if "beyond" in reach.text]
+    if mapped:
+        return _only_mapped(owner, mapped)
     bits = min(known(p2p.mask_bits(peer)[0], 64) for peer in peers)
     title = f"its BAR lies within the {bits} bits its peers address"
     return Finding(ID, "ok", (owner.address,), title, evidence=reaches[0][1].evidence)
+
+
+def _only_mapped(owner: Function, mapped: list[tuple[Function, p2p.Condition]]) -> Finding:
+    bits = min(known(p2p.mask_bits(peer)[0], 64) for peer, _ in mapped)
+    names = wording.listed((peer.address for peer, _ in mapped), 8)
+    return Finding(
+        ID,
+        "info",
+        (owner.address,),
+        f"its BAR lies beyond the {bits} bits its peers address, and only the IOMMU maps it",
+        f"BAR of {owner.address} at {_address(owner):#x}; {names} put{'s' if len(mapped) == 1 else ''} {bits} bits on the bus "
+        f"({wording.size(1 << bits)}). The translation carries P2P here, and P2P ends with it: no iommu=pt before the firmware "
+        "has moved the BARs down.",
+        evidence=tuple(dict.fromkeys(evidence for _, reach in mapped for evidence in reach.evidence)),
+        remedies=("iommu-translate-until-moved", "firmware-mmio-below-dma-limit"),
+    )
 
 
 def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p.Condition]]) -> Finding:

@@ -93,7 +93,7 @@ def _finding(rule: knowledge.Rule, parameter: Parameter, shown: str) -> Finding:
         "wrong-vendor": "it is for another vendor's processor",
         "deprecated": "it is deprecated",
         "contradiction": "it contradicts another parameter",
-        "side-effect": "it does something else than it seems to",
+        "side-effect": "it does more, or less, than it seems to",
     }[rule.kind]
     return Finding(
         ID,

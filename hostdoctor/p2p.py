@@ -463,7 +463,7 @@ def _not_translated(accessor: Function, owner: Function) -> Condition:
         if isinstance(gpu.iommu_type, Unknown):
             return Condition("iommu", "unknown", f"the IOMMU mode of {gpu.address} is {gpu.iommu_type.reason}")
         if gpu.iommu_type in TRANSLATED:
-            text = f"the IOMMU translates {gpu.address} ({gpu.iommu_type}), which NVIDIA does not support for P2P"
+            text = f"the IOMMU translates ({gpu.iommu_type}), which NVIDIA does not support for P2P"
             evidence = (Evidence(gpu.source("iommu_group/type"), gpu.iommu_type or ""),)
             return Condition("iommu", "unknown", text, evidence, remedies=("iommu-passthrough",))
     return Condition("iommu", "holds", "the IOMMU does not translate either")

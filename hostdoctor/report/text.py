@@ -139,7 +139,7 @@ def _header(page: _Page, report: Report, seconds: float) -> None:
     parts.append(f"Linux {host.kernel}" if isinstance(host.kernel, str) else "")
     page.wrapped(" · ".join(part for part in parts if part) or "a host that says little of itself", indent=2)
     counted = f"{wording.count(len(host.gpus), 'GPU')}, {wording.count(host.functions, 'PCI function')}"
-    page.wrapped(" · ".join(each for each in (_iommu(host), counted, f"judged in {seconds:.2f} s") if each), indent=2)
+    page.wrapped(" · ".join(each for each in (_iommu(host), counted, f"{seconds:.2f} s") if each), indent=2)
 
 
 def _iommu(host: HostReport) -> str:
