@@ -20,16 +20,26 @@ def judge(view: View) -> Iterator[Finding]:
     lost = [function for function in asked if not isinstance(function.config, Unknown) and function.config.lost]
     for function in lost:
         yield _lost(view, function)
-    silent = [(gpu, gpu.config) for gpu in view.gpus if isinstance(gpu.config, Unknown) and not gpu.asleep]
-    for gpu, why in silent:
-        yield unjudged(ID, (gpu.address,), "whether the GPU answers", why)
+    silent = _silent(view)
+    for why, addresses in silent.items():
+        yield unjudged(ID, tuple(addresses), f"answer of {wording.listed(addresses)}", why)
     asleep = [function.address for function in functions if function.asleep]
     if asked and not lost and not silent:
         text = f"; {wording.count(len(asleep), 'sleeping function')} left alone" if asleep else ""
         yield Finding(ID, "ok", (), f"every function that was asked answers{text}")
     elif functions and not asked and not silent:
         why = ASLEEP if asleep else NOT_CAPTURED
-        yield unjudged(ID, (), "whether the functions answer", why)
+        yield unjudged(ID, (), "answer of the functions", why)
+
+
+def _silent(view: View) -> dict[Unknown, dict[str, None]]:
+    """GPUs and the ports above them that were not read although they are awake, by the reason."""
+    found: dict[Unknown, dict[str, None]] = {}
+    for gpu in view.gpus:
+        for function in (gpu, *view.topology.above(gpu)):
+            if isinstance(function.config, Unknown) and not function.asleep:
+                found.setdefault(function.config, {})[function.address] = None
+    return found
 
 
 def _lost(view: View, function: Function) -> Finding:
@@ -74,8 +84,8 @@ CHECK = Check(
     looks_at="The first bytes of config space of every function that is awake.",
     why="A GPU that fell off the bus fails every program that touches it, and can hang the scan of others.",
     decides="A failure where an awake function reads as all ones or has header type 7f; unknown where it may be powered "
-    "off (D3cold), which looks the same, or where a GPU was not read. Sleeping functions are left alone, since reading "
-    "would wake them.",
+    "off (D3cold), which looks the same, or where a GPU or a port above it was not read. Sleeping functions are left "
+    "alone, since reading would wake them.",
     sources=(
         "PCI Express Base Specification 6.0, 2.3.2: a request nobody completes reads as all ones",
         "Linux drivers/pci/probe.c pci_bus_generic_read_dev_vendor_id, include/linux/pci.h PCI_ERROR_RESPONSE",

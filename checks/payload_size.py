@@ -38,6 +38,8 @@ def _judge_path(view: View, card: Card) -> Finding:
     for lower, upper in pairwise(expresses):
         if why := _rejected(lower[1], upper[1]):
             return _mismatch(subject, lower, upper, why)
+    if not view.topology.knows_way_up(card.gpu):
+        return unjudged(ID, subject, "payload sizes", Unknown("the ports above the card are not all in this evidence"))
     smallest = expresses[0][1].max_read_request_bytes
     evidence = tuple(
         Evidence(function.source("config"), f"MaxPayload {express.max_payload_bytes} bytes") for function, express in expresses

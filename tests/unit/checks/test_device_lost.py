@@ -70,6 +70,15 @@ def test_a_gpu_that_did_not_answer_in_time_does_not_read_as_fine(verdict, with_g
     assert "timed out" in found.title
 
 
+def test_a_port_that_was_not_read_does_not_read_as_fine(build, verdict):
+    """Functions left out for one reason are one finding."""
+    parts = build.two_nvidia_gpus()
+    for port in ("0000:40:01.1", "0000:80:01.1"):
+        parts = build.changed(parts, port, config=NOT_CAPTURED)
+    found = verdict(ID, build.host(parts))
+    assert (found.outcome, found.subject) == ("unknown", ("0000:40:01.1", "0000:80:01.1"))
+
+
 def test_nothing_asked_is_unknown(build, verdict):
     assert verdict(ID, build.host(build.function("0000:02:00.0", "144d:a808"))).outcome == "unknown"
     sleeping = build.function("0000:02:00.0", "144d:a808", config=ASLEEP, power=Power("suspended", "D3hot"))

@@ -77,6 +77,10 @@ def test_an_unread_function_is_unknown(build, verdict, why):
     assert (found.outcome, found.help) == ("unknown", why.help)
 
 
+def test_a_path_that_is_cut_off_is_unknown(build, verdict):
+    assert verdict(ID, build.host(build.gpu(GPU, build.A5000, "0000:40:01.1"))).outcome == "unknown"
+
+
 def test_no_pci_express_is_unknown(build, verdict):
     gpu = build.gpu(GPU, build.A5000, config=ConfigFacts())
     assert verdict(ID, build.host(gpu)).outcome == "unknown"
