@@ -77,9 +77,7 @@ def _redirected(view: View, common: str, ports: list[tuple[Function, Acs]], gpus
     cost = Cost("copies between these GPUs pass the switch's uplink twice instead of staying in the switch")
     if view.uses_vfio:
         explanation += " Guests use devices of this host, and the redirect keeps them apart: clearing it merges groups."
-        return Finding(
-            ID, "info", tuple(addresses), _title(ports), explanation, evidence=evidence, cost=cost, confidence="certain"
-        )
+        return Finding(ID, "info", tuple(addresses), _title(ports), explanation, evidence=evidence, cost=cost)
     option = f"pci=disable_acs_redir={';'.join(addresses)}"
     version = view.host.boot.version
     newer = "" if isinstance(version, Unknown) or version < _CONFIG_ACS_SINCE else " (or pci=config_acs=)"

@@ -412,7 +412,7 @@ def test_one_hive_needs_nothing_else(build, predict):
     assert {pair.state for pair in found.values()} == {"holds"}
 
 
-@pytest.mark.parametrize("hives", [(0, 0), (1, 2), (1, 0)])
+@pytest.mark.parametrize("hives", [(0, 0), (1, 2), (1, 0), (0, 1)])
 def test_different_hives_go_over_pcie(build, states, hives):
     kfd = build.kfd((build.FIRST, build.SECOND), hives=hives)
     assert states(build.two_navi_cards(build.MI100, bar_at=HIGH), kfd=kfd, facts=vram(build)) == ["fails", "fails"]
@@ -456,6 +456,10 @@ def test_an_open_question_is_no_disagreement(build, predict):
     kfd = build.kfd((build.FIRST, build.SECOND))
     found = predict(build.two_navi_cards(), facts=vram(build), kfd=kfd, modules={"amdgpu": Module("amdgpu", {})})
     assert {(pair.state, pair.disagrees) for pair in found.values()} == {("unknown", False)}
+    both = ((build.FIRST, build.SECOND), (build.SECOND, build.FIRST))
+    kfd = build.kfd((build.FIRST, build.SECOND), both)
+    found = predict(build.two_navi_cards(), facts=vram(build), kfd=kfd, modules={"amdgpu": Module("amdgpu", {})})
+    assert {(pair.driver_says, pair.disagrees) for pair in found.values()} == {(True, False)}
 
 
 # --- across vendors ---------------------------------------------------------------------------------------------------

@@ -83,6 +83,21 @@ def test_each_direction_has_its_own_mask(build, judge):
     )
 
 
+def test_of_several_masks_the_smallest_is_named(build, judge):
+    parts = [
+        part
+        for n, (id_, base) in enumerate(((build.MI210, 56 << 40), (build.V620, 4 << 40), (build.POLARIS, 512 << 30)), 4)
+        for part in (
+            build.root_port(f"0000:{n}0:01.1"),
+            build.navi_card(n * 16 + 1, f"0000:{n}0:01.1", id_, bar_at=base, bar_size=16 << 30),
+        )
+    ]
+    found = {each.subject[0]: each for each in judge(ID, build.host(parts))}
+    assert "only 40 on the bus" in found["0000:43:00.0"].explanation
+    assert "only 40 on the bus" in found["0000:53:00.0"].explanation
+    assert found["0000:63:00.0"].title == "its BAR lies within the 44 bits its peers address"
+
+
 def test_old_cards_address_40_bits(build, judge):
     found = judge(ID, build.host(build.two_navi_cards(build.POLARIS, bar_size=256 << 20)))
     assert {each.outcome for each in found} == {"failure"}
