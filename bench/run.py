@@ -106,9 +106,8 @@ def measure(runs: int, python: str, folder: Path) -> None:
     start, *others = in_turn(runs, [interpreter, "-c", "import click"], [hostdoctor, "--version"], [hostdoctor, "--help"])
     print(f"import click {start.median_ms:6.1f} ms")
     for timing in others:
-        print(
-            f"hostdoctor {timing.command[1]:10} {timing.median_ms:6.1f} ms   {timing.median_ms / start.median_ms:.2f} x, at most 2"
-        )
+        ratio = timing.median_ms / start.median_ms
+        print(f"hostdoctor {timing.command[1]:10} {timing.median_ms:6.1f} ms   {ratio:.2f} x, at most 2")
     print("\nfunctions    lspci -vvv   scan     scan / (lspci + click)   peak memory   a further function: lspci, scan")
     last: tuple[int, float, float] | None = None
     for size in SIZES:
