@@ -87,7 +87,7 @@ def example() -> str:
     command = [sys.executable, "-m", NAME, "scan", "--root", EXAMPLE, "--fail-on", "never"]
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, encoding="utf-8")
-    text = re.sub(r"(?<=judged in)(\s+)[\d.]+(?=\s+s\b)", r"\g<1>0.05", done.stdout)
+    text = re.sub(r"(· (?:judged\s+in\s+)?)[\d.]+(?=\s+s\n)", r"\g<1>0.05", done.stdout, count=1)
     blocks = text.strip("\n").split("\n\n")
     first = next(number for number, block in enumerate(blocks) if block.startswith("FAILURE"))
     matrix = re.search(r"^  P2P, row reads column.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
