@@ -119,6 +119,7 @@ def test_an_owner_joined_to_the_processor_is_refused_one_way(build, predict):
     kfd = build.kfd((build.FIRST, build.SECOND), cpu_links=((build.SECOND, 11, 0),))
     found = predict(build.two_navi_cards(build.MI210), facts=vram(build), kfd=kfd)
     assert found[build.FIRST, build.SECOND].decisive.name == "processor-fabric"
+    assert found[build.FIRST, build.SECOND].state == "fails"
     assert found[build.FIRST, build.SECOND].decisive.by_design
     assert found[build.SECOND, build.FIRST].state == "holds"
 

@@ -142,6 +142,15 @@ def test_missing_facts_are_unknown_and_say_which(build, judge):
     assert [each.outcome for each in found] == ["unknown", "unknown"]
 
 
+@pytest.mark.parametrize(("driver", "shown"), [(None, "none"), ("nouveau", "nouveau")])
+def test_another_driver_is_unknown_and_shown(build, judge, text, driver, shown):
+    found = judge(ID, build.host(build.two_nvidia_gpus(driver=driver)))
+    assert [(each.outcome, each.remedies) for each in found] == [("unknown", ("load-driver",))] * 2
+    assert f"/driver {shown}" in text(found[0])
+    found = judge(ID, build.host(build.two_navi_cards(driver=driver and "radeonfb")))
+    assert [each.outcome for each in found] == ["unknown", "unknown"]
+
+
 def test_intel_gpus_have_no_rule_yet(build, judge):
     parts = [build.two_nvidia_gpus("8086:e20b")]
     assert [each.outcome for each in judge(ID, build.host(parts))] == ["unknown", "unknown"]
