@@ -27,7 +27,7 @@ def test_every_bar_with_an_address_is_in_order(verdict, with_gpu):
 def test_a_gpus_missing_bar_is_a_failure(build, verdict, with_gpu, text):
     found = verdict(ID, with_gpu(bars=(build.missing_bar(0, 32 * build.GIB), build.bar(0xE0000000, 2 * build.MIB, 2))))
     assert (found.outcome, found.subject) == ("failure", (GPU,))
-    assert "BAR0 (32 GiB)" in found.title
+    assert f"BAR0 (32 GiB) of {GPU} [1002:73a3] has no address" in found.title
     assert "line 1" in text(found)
     assert "Above 4G Decoding" in found.next
     assert found.remedies == ("firmware-above-4g-decoding",)
@@ -46,7 +46,7 @@ def test_a_bar_that_shows_in_config_space_alone_is_found(build, verdict, with_gp
 
 def test_several_missing_bars_are_one_finding(build, verdict, with_gpu):
     found = verdict(ID, with_gpu(bars=(build.missing_bar(0), build.missing_bar(2))))
-    assert "BAR0 and BAR2" in found.title
+    assert f"BAR0 and BAR2 of {GPU} [1002:73a3] have no address" in found.title
     assert len(found.evidence) == 2
 
 

@@ -58,6 +58,11 @@ def test_it_may_be_powered_off(verdict, with_gpu, state):
     assert found.help
 
 
+@pytest.mark.parametrize("power", [Power(NOT_CAPTURED, "D0"), Power("active"), Power("unsupported", "unknown")])
+def test_one_sign_of_being_awake_is_enough(verdict, with_gpu, power):
+    assert verdict(ID, with_gpu(config=ConfigFacts(lost=ALL_ONES), power=power)).outcome == "failure"
+
+
 def test_a_sleeping_gpu_is_left_alone_and_counted(verdict, with_gpu):
     found = verdict(ID, with_gpu(config=ASLEEP, power=Power("suspended", "D3cold")))
     assert found.outcome == "ok"
