@@ -101,6 +101,39 @@ def test_a_check_that_raises_does_not_take_the_others_along(view):
     assert "report it" in found[1].help
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "text in the place of a finding",
+        None,
+        Finding("a", "catastrophe", (), "no such outcome"),
+        Finding("a", "failure", ("0000:43:00.0", 3), "a subject that is no text"),
+        Finding("a", "failure", (), 5),
+    ],
+)
+def test_what_is_no_finding_is_told_and_reaches_no_report(view, given):
+    wrong = msgspec.structs.replace(check("a"), judge=lambda view: [given])
+    found = diagnose(view, [wrong, check("b", "ok")])
+    assert [(each.check, each.outcome) for each in found] == [("a", "unknown"), ("b", "ok")]
+    assert "failed itself" in found[0].title
+
+
+def test_a_check_that_tries_to_exit_does_not(view):
+    def judge(view):
+        raise SystemExit(0)
+
+    found = diagnose(view, [msgspec.structs.replace(check("a"), judge=judge), check("b", "failure")])
+    assert [(each.check, each.outcome) for each in found] == [("b", "failure"), ("a", "unknown")]
+
+
+def test_an_interrupt_ends_the_scan(view):
+    def judge(view):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        diagnose(view, [msgspec.structs.replace(check("a"), judge=judge)])
+
+
 def test_a_check_that_could_not_be_loaded_is_one_unknown_finding(view):
     (found,) = diagnose(view, [Broken("mine", "/etc/hostdoctor/checks.d/mine.py", "SyntaxError: invalid syntax")])
     assert (found.check, found.outcome) == ("mine", "unknown")
