@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import p2p, wording
-from hostdoctor.facts.pci import ATI, Bar, Function
+from hostdoctor.facts.pci import ATI, NVIDIA, Bar, Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Finding, unjudged
 from hostdoctor.view import View
@@ -19,8 +19,8 @@ _MMIO_BASES = ((44, "4T"), (40, "512G"))
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each GPU that others might access."""
-    for owner in (*view.amd_gpus, *view.nvidia_gpus):
-        peers = [gpu for gpu in view.gpus_of(owner.vendor) if gpu is not owner]
+    for owner in (*p2p.candidates(view, ATI), *p2p.candidates(view, NVIDIA)):
+        peers = [gpu for gpu in p2p.candidates(view, owner.vendor) if gpu is not owner]
         if owner.vendor != ATI:
             peers = [peer for peer in peers if p2p.same_nvidia_chip(owner, peer) is not False]
         over_pcie = [peer for peer in peers if not p2p.same_hive(view.host.kfd, peer, owner)]
@@ -68,7 +68,7 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
     bar = p2p.vram_bar(owner)
     assert isinstance(bar, Bar)  # noqa: S101  a reach that fails has compared an address
     bits = min(known(p2p.mask_bits(peer)[0], 64) for peer, _ in failing)
-    beyond = [_address(gpu) for gpu in view.gpus_of(owner.vendor) if _address(gpu) >> bits]
+    beyond = [_address(gpu) for gpu in p2p.candidates(view, owner.vendor) if _address(gpu) >> bits]
     lowest = min(beyond, default=bar.address)
     names = wording.listed((peer.address for peer, _ in failing), 8)
     needs = bar.end.bit_length()

@@ -40,7 +40,8 @@ def _judge_gpu(view: View, gpu: Function) -> Finding:
         return Finding(ID, "ok", subject, f"{mode} ({_MEANING[mode]})", evidence=evidence)
     if gpu.vendor == NVIDIA:
         return _translated_nvidia(view, gpu, mode, evidence)
-    if gpu.vendor == ATI and len(view.amd_gpus) > 1:
+    amd = p2p.candidates(view, ATI)
+    if gpu in amd and len(amd) > 1:
         return _translated_amd(view, gpu, mode, evidence)
     return Finding(ID, "ok", subject, f"{mode} (translated), which is in no GPU's way here", evidence=evidence)
 
@@ -95,7 +96,8 @@ def _may_do_p2p(gpu: Function, other: Function) -> bool | None:
 
 def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
     subject = (gpu.address,)
-    reaches = [p2p.reach(view, a, b) for a in view.amd_gpus for b in view.amd_gpus if a is not b and gpu in (a, b)]
+    amd = p2p.candidates(view, ATI)
+    reaches = [p2p.reach(view, a, b) for a in amd for b in amd if a is not b and gpu in (a, b)]
     beyond = [each for each in reaches if "beyond" in each.text]
     if any(each.state == "unknown" for each in reaches):
         title = f"{mode} (translated); where the BARs lie is not known, so whether that suits P2P is not judged"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
+from hostdoctor.facts.pci import ATI
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Finding, unjudged
-from hostdoctor.p2p import p2p_switched_on, same_hive
+from hostdoctor.p2p import candidates, p2p_switched_on, same_hive
 from hostdoctor.view import View
 
 ID = "p2p-kernel"
@@ -20,14 +21,15 @@ _NEXT = {
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for the host, where it has two or more discrete AMD GPUs."""
-    if len(view.amd_gpus) < 2:
+    gpus = candidates(view, ATI)
+    if len(gpus) < 2:
         return
     condition = p2p_switched_on(view)
     if condition.state == "holds":
         yield Finding(ID, "ok", (), condition.text, evidence=condition.evidence)
     elif condition.state == "unknown":
         yield unjudged(ID, (), "P2P in kernel and driver", Unknown(condition.text), condition.evidence)
-    elif all(same_hive(view.host.kfd, a, b) for a, b in combinations(view.amd_gpus, 2)):
+    elif all(same_hive(view.host.kfd, a, b) for a, b in combinations(gpus, 2)):
         title = "PCIe P2P is off, and the AMD GPUs do not need it: XGMI joins all of them"
         yield Finding(ID, "info", (), title, f"{condition.text}.", evidence=condition.evidence)
     else:

@@ -78,6 +78,11 @@ class Prediction(msgspec.Struct, frozen=True):
         return self.driver_says is not None and self.state != "unknown" and self.driver_says != (self.state == "holds")
 
 
+def candidates(view: View, vendor: int) -> list[Function]:
+    """The GPUs of one vendor that P2P can be wanted of: an old card that the driver radeon lights a screen with is none."""
+    return [gpu for gpu in view.gpus_of(vendor) if gpu.driver != "radeon"]
+
+
 def predict(view: View) -> tuple[Prediction, ...]:
     """A prediction for each ordered pair of discrete GPUs that the host itself uses."""
     gpus = [gpu for gpu in view.gpus if gpu.driver != "vfio-pci"]

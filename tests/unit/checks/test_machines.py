@@ -113,6 +113,17 @@ def gpus_given_to_guests(build):
     return build.host(parts, command_line="ro iommu=pt vfio-pci.ids=1002:73a1", pcie_p2p=None)
 
 
+def screen_beside_compute(build):
+    """A V620 at 4 TiB, and an old card for the screen that addresses 40 bits and that no compute can use."""
+    screen = build.gpu(
+        "0000:81:00.0", "1002:68f9", "0000:80:01.1", driver="radeon", dma_mask_bits=40, bar_at=0xD0000000, bar_size=256 * MIB,
+        iommu_type="DMA-FQ", config=ConfigFacts(express=build.express(1)),
+    )  # fmt: skip
+    card = [build.root_port("0000:40:01.1"), build.navi_card(0x41, "0000:40:01.1", iommu_type="DMA-FQ")]
+    facts = {build.FIRST: build.gpu_facts(30704 * MIB)}
+    return build.host(card, build.root_port("0000:80:01.1"), screen, facts=facts, pcie_p2p=None)
+
+
 def cpu_only_server(build):
     """A BMC's graphics and two sockets: nothing here is this tool's business."""
     bmc = build.function("0000:c1:00.0", "1a03:2000", 0x030000, bars=(), config=ConfigFacts())
@@ -127,6 +138,7 @@ IN_ORDER = [
     mi250x_node,
     h100_below_switches,
     gpus_given_to_guests,
+    screen_beside_compute,
     cpu_only_server,
 ]
 
@@ -141,7 +153,7 @@ def test_a_machine_in_order_raises_no_alarm(build, machine):
 
 def test_the_machines_have_the_gpus_they_tell_of(build):
     counts = [len(build.View(machine(build)).gpus) for machine in IN_ORDER]
-    assert counts == [1, 1, 2, 2, 4, 4, 2, 0]
+    assert counts == [1, 1, 2, 2, 4, 4, 2, 2, 0]
 
 
 # --- the case the tool was born from ----------------------------------------------------------------------------------
