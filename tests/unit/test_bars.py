@@ -43,6 +43,28 @@ def test_registers_show_what_the_kernel_lists_no_more(gpu, registers, indices):
     assert [bar.index for bar in found] == indices
 
 
+@pytest.mark.parametrize(
+    ("class_code", "found"),
+    [
+        (0x010802, 1),
+        (0x020000, 1),
+        (0x030200, 1),
+        (0x0C0330, 1),
+        (0x120000, 1),
+        (0x060400, 0),
+        (0x088000, 0),
+        (0x110100, 0),
+    ],
+)
+def test_only_devices_are_asked_for_what_the_kernel_does_not_list(build, class_code, found):
+    config = ConfigFacts(bar_registers=(MEM64_PREFETCHABLE, 0, 0, 0, 0, 0))
+    assert len(missing_bars(build.function("0000:e1:00.0", "8086:ffff", class_code, bars=(), config=config))) == found
+
+
+def test_what_the_kernel_lists_counts_for_any_function(build):
+    assert missing_bars(build.function("0000:e1:00.0", "8086:ffff", 0x088000, bars=(build.missing_bar(0),)))
+
+
 def test_a_bar_is_found_once(build, gpu):
     config = ConfigFacts(bar_registers=(MEM64_PREFETCHABLE, 0, 0, 0, 0, 0))
     assert [bar.index for bar in missing_bars(gpu(bars=(build.missing_bar(0),), config=config))] == [0]
@@ -99,6 +121,7 @@ def of(function, vram=NOT_CAPTURED, sizes=None):
         ("1002:66a1", 16 * GIB, 16368 * MIB, False),
         ("1002:66a1", 8 * GIB, NOT_CAPTURED, True),
         ("1002:ffff", 256 * MIB, NOT_CAPTURED, True),
+        ("1002:ffff", 512 * MIB, NOT_CAPTURED, None),
         ("1002:ffff", 8 * GIB, NOT_CAPTURED, None),
         ("1002:ffff", 8 * GIB, 0, None),  # a driver that does not say
     ],
