@@ -29,7 +29,8 @@ def gpu(build):
     [
         ((MEM64_PREFETCHABLE, 0, 0, 0, 0, 0), [0]),
         ((MEM64, 0, MEM64_PREFETCHABLE, 0, 0, 0), [0, 2]),
-        ((MEM32_PREFETCHABLE, 0, 0, 0, 0, 0), [0]),
+        ((MEM32_PREFETCHABLE, MEM32_PREFETCHABLE, 0, 0, 0, 0), [0, 1]),
+        ((IO | 0x4, MEM32_PREFETCHABLE, 0, 0, 0, 0), [1]),  # an I/O address has no upper half
         ((MEM32, 0, 0, 0, 0, 0), []),  # reads as if it were not there
         ((IO, 0, 0, 0, 0, 0), []),
         ((0, 0, 0, 0, 0, IO | 0xC), []),
@@ -63,6 +64,11 @@ def test_only_devices_are_asked_for_what_the_kernel_does_not_list(build, class_c
 
 def test_what_the_kernel_lists_counts_for_any_function(build):
     assert missing_bars(build.function("0000:e1:00.0", "8086:ffff", 0x088000, bars=(build.missing_bar(0),)))
+
+
+def test_it_is_told_what_kind_of_window_a_missing_bar_needs(gpu):
+    config = ConfigFacts(bar_registers=(MEM64_PREFETCHABLE, 0, MEM64, 0, 0, 0))
+    assert [bar.prefetchable for bar in missing_bars(gpu(bars=(), config=config))] == [True, False]
 
 
 def test_a_bar_is_found_once(build, gpu):
