@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from hostdoctor.registry import Broken, load_checks
+from hostdoctor.report.text import safe
 
 
 @click.command("checks", context_settings={"help_option_names": ["-h", "--help"]})
@@ -25,5 +26,5 @@ def command(format_: str) -> None:
     width = max(len(check.id) for check in checks)
     for check in checks:
         about = f"could not be loaded: {check.reason}" if isinstance(check, Broken) else check.summary
-        click.echo(f"{check.id:<{width}}  {about}")
+        click.echo(safe(f"{check.id:<{width}}  {about}"))
     click.echo("\nhostdoctor explain CHECK says what one looks at and how it decides.")

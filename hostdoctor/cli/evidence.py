@@ -16,12 +16,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Where hardware evidence begins: a folder with neither is no host.
 _PARTS = ("sys", "proc")
+_SHORTEST_S, _LONGEST_S = 0.1, 86_400.0
 
 
 def fail(message: str) -> NoReturn:
     """End with one line on standard error and the code for "could not be done"."""
-    click.echo(f"hostdoctor: {message}", err=True)
+    from hostdoctor.report.text import safe  # noqa: PLC0415  rich costs time that only this way out needs
+
+    click.echo(f"hostdoctor: {safe(message)}", err=True)
     sys.exit(3)
+
+
+def _deadline(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    if not _SHORTEST_S <= value <= _LONGEST_S:  # what is no number compares false
+        raise click.BadParameter(f"{value:g} is not between {_SHORTEST_S:g} and {_LONGEST_S:g} seconds")
+    return value
 
 
 def evidence_options(command: F) -> F:
@@ -33,7 +42,8 @@ def evidence_options(command: F) -> F:
             click.option(
                 "--deadline",
                 "deadline_s",
-                type=click.FloatRange(min=0.1),
+                type=float,
+                callback=_deadline,
                 default=10.0,
                 show_default=True,
                 metavar="S",

@@ -49,23 +49,38 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line; Ctrl-C ends it with 130, a closed pipe without a word."""
+    """Run the command line: Ctrl-C ends it with 130, a closed pipe without a word, a full disk with one line."""
     # A command ends before its garbage could matter, and collecting it would cost a tenth of a scan.
     gc.disable()
+    _replace_closed_streams()
     try:
-        cli.main(standalone_mode=True)
+        code = cli.main(standalone_mode=False)
+        status = code if isinstance(code, int) else 0
     except SystemExit as done:
         status = done.code if isinstance(done.code, int) else int(done.code is not None)
-    except KeyboardInterrupt:
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
         status = 130
-    except BrokenPipeError:
+    except BrokenPipeError:  # whoever read the output has seen enough
         status = 1
+    except OSError as error:
+        click.echo(f"hostdoctor: {error.filename or 'output'}: {error.strerror}", err=True)
+        status = 3
     _leave(status)
+
+
+def _replace_closed_streams() -> None:
+    """Give a process that was started without standard streams some that lead nowhere, before files take their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it stays open to the end
 
 
 def _leave(status: int) -> NoReturn:
     """End at once: taking the interpreter down in good order costs a tenth of a scan, and nothing here needs it."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(BrokenPipeError):  # whoever read the output has seen enough
+        with suppress(OSError):  # nobody reads it, or it has been told already that there is no space
             stream.flush()
     os._exit(status)

@@ -14,9 +14,10 @@ from hostdoctor.view import View
 def command(paths: tuple[str, ...], root: str | None, deadline_s: float, assume_bare_metal: bool, everything: bool) -> None:
     """Show the tree of host bridges, switches, links and GPUs."""
     from hostdoctor.readers.host import read_host  # noqa: PLC0415  so that --help stays quick
+    from hostdoctor.report.text import safe  # noqa: PLC0415
     from hostdoctor.report.tree import tree_lines  # noqa: PLC0415
 
     with open_evidence(root, paths) as evidence:
         view = View(read_host(evidence, deadline_s, assume_bare_metal))
     for line in tree_lines(view, everything):
-        click.echo(line)
+        click.echo(safe(line))

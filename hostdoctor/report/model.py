@@ -231,8 +231,23 @@ def _pair(pair: Prediction) -> PairReport:
 
 
 def to_json(report: Report) -> bytes:
-    """The report as JSON, for people as much as for programs."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    """The report as JSON, for people as much as for programs: nothing in it can do anything to a terminal."""
+    try:
+        data = msgspec.json.encode(report)
+    except UnicodeEncodeError:  # a lone surrogate, which some check found in a name
+        import json  # noqa: PLC0415  costs time that no ordinary report needs
+
+        data = json.dumps(msgspec.to_builtins(report), ensure_ascii=False).encode("utf-8", "replace")
+    text = msgspec.json.format(data, indent=2).decode()
+    if not text.replace("\n", "").isprintable():
+        text = "".join(sign if sign.isprintable() or sign == "\n" else _escaped(sign) for sign in text)
+    return text.encode() + b"\n"
+
+
+def _escaped(sign: str) -> str:
+    """A character as JSON escapes it: in UTF-16, so that some take two."""
+    units = sign.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def json_schema() -> dict[str, object]:
