@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, Samples
 from hostdoctor.facts.pci import Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 
@@ -183,4 +184,10 @@ class Host(msgspec.Struct, frozen=True):
     memory_map: MemoryMap = MemoryMap()
     numa: Numa = Numa()
     kfd: Kfd | Unknown | None = NOT_CAPTURED
+    nvml: Nvml | Unknown | None = None
+    amd_smi: AmdSmi | Unknown | None = None
+    access: Access | Unknown = NOT_CAPTURED
+    error_counters: Mapping[str, ErrorCounters] | Unknown = NOT_CAPTURED
+    samples: Samples | None = None
+    network: tuple[NetworkDevice, ...] | Unknown = NOT_CAPTURED
     privileged: bool = True  # whether the evidence was read with enough rights for config space
