@@ -26,7 +26,9 @@ def tree_lines(view: View, everything: bool) -> Iterator[str]:
     below: dict[str | None, list[Function]] = {}
     for function in functions.values():
         if function.address in wanted:
-            below.setdefault(known(function.parent, None), []).append(function)
+            parent = known(function.parent, None)
+            # A bridge that is not in the evidence must not hide what lies below it.
+            below.setdefault(parent if parent in wanted else None, []).append(function)
     roots: dict[str, list[Function]] = {}
     for function in below.get(None, []):
         roots.setdefault(known(function.root, "?"), []).append(function)
