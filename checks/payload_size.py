@@ -50,9 +50,11 @@ def _judge_path(view: View, card: Card) -> Finding:
         return Finding(
             ID, "info", subject, title, explanation, evidence=(Evidence(card.gpu.source("config"), f"MaxReadReq {smallest}"),)
         )
-    return Finding(
-        ID, "ok", subject, f"one payload size on the path ({expresses[0][1].max_payload_bytes} bytes)", evidence=evidence
-    )
+    sizes = {express.max_payload_bytes for _, express in expresses}
+    title = f"one payload size on the path ({min(sizes)} bytes)"
+    if len(sizes) > 1:
+        title = "payload sizes on the path differ, but no packet can be too large for who receives it"
+    return Finding(ID, "ok", subject, title, evidence=evidence)
 
 
 def _rejected(lower: Express, upper: Express) -> str:
