@@ -127,6 +127,8 @@ def test_a_card_behind_nested_switches(build, card):
 @pytest.mark.parametrize(
     ("port", "id_", "attachment"),
     [
+        ("0000:00:1a.0", "8086:ffff", "chipset"),
+        ("0000:00:19.0", "8086:ffff", "processor"),
         ("0000:00:1c.0", "8086:ffff", "chipset"),
         ("0000:00:1d.0", "8086:7ab0", "chipset"),
         ("0000:00:01.0", "8086:460d", "processor"),
@@ -334,6 +336,27 @@ def test_intels_integrated_gpu_as_an_endpoint_of_the_root_complex(build, topolog
 
 def test_intels_neural_unit_is_part_of_the_processor(build, topology):
     assert topology(build.gpu("0000:00:0b.0", "8086:7d1d", class_code=0x120000, config=INTEGRATED)).gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("address", "id_", "class_code"),
+    [
+        ("0000:00:02.0", "1002:73a1", 0x030000),  # another vendor's, where a guest may have it
+        ("0000:00:05.0", "8086:56a0", 0x030000),
+    ],
+)
+def test_a_place_on_the_root_bus_alone_makes_no_integrated_gpu(build, topology, address, id_, class_code):
+    found = topology(build.gpu(address, id_, class_code=class_code, config=NEEDS_ROOT))
+    assert addresses(found.gpus) == [address]
+
+
+def test_an_endpoint_with_a_link_is_no_part_of_the_processor(build, topology):
+    assert addresses(topology(build.gpu("0000:00:02.0", "8086:56a0")).gpus) == ["0000:00:02.0"]
+
+
+def test_an_intel_accelerator_below_a_port_is_a_card(build, topology):
+    gpu = build.gpu("0000:41:00.0", "8086:0bd5", ROOT, class_code=0x120000, config=NEEDS_ROOT)
+    assert addresses(topology(build.root_port(ROOT), gpu).gpus) == ["0000:41:00.0"]
 
 
 @pytest.mark.parametrize("id_", ["1002:164e", "1002:1638", "1002:15bf", "1002:1586", "1002:150e"])

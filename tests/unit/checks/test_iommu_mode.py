@@ -130,15 +130,33 @@ def test_amd_gpus_within_reach_are_offered_passthrough(build, judge, id_, outcom
     assert found[0].remedies == ("iommu-passthrough",)
     assert "iommu=pt" in found[0].next
     assert ("Instinct" in found[0].title) == (outcome == "warning")
+    assert found[0].confidence == ("likely" if outcome == "warning" else "certain")
+
+
+def test_what_others_cannot_do_with_each_other_is_not_this_gpus_matter(build, judge):
+    """The MI210 at 1 TiB reaches all and is reached by all; only the V620 does not reach the second MI210 at 56 TiB."""
+    parts = [
+        part
+        for n, (id_, base) in enumerate(((build.MI210, 1 << 40), (build.MI210, 56 << 40), (build.V620, 4 << 40)), 4)
+        for part in (
+            build.root_port(f"0000:{n}0:01.1"),
+            build.navi_card(n * 16 + 1, f"0000:{n}0:01.1", id_, bar_at=base, iommu_type="DMA-FQ"),
+        )
+    ]
+    found = {each.subject[0]: each for each in judge(ID, build.host(parts, kernel="6.8.0-52-generic"))}
+    assert "Instinct" in found["0000:43:00.0"].title
+    assert "second step" in found["0000:53:00.0"].title
+    assert "second step" in found["0000:63:00.0"].title
 
 
 @pytest.mark.parametrize("kernel", ["6.12.10", "7.3.1"])
-def test_amd_gpus_that_translation_alone_joins_are_never_offered_passthrough(build, judge, kernel):
+def test_amd_gpus_that_translation_alone_joins_are_never_offered_passthrough(build, judge, text, kernel):
     found = judge(ID, build.host(build.two_navi_cards(iommu_type="DMA-FQ", bar_at=56 * build.TIB), kernel=kernel))
     assert outcomes(found) == ["info", "info"]
     assert found[0].remedies == ("iommu-translate-until-moved",)
     assert "iommu=pt" not in found[0].next
     assert "P2P depends on it" in found[0].title
+    assert "/resource BAR0 0x38" in text(found[0])
 
 
 def test_passthrough_is_not_offered_where_translation_carries_one_direction(build, judge):

@@ -20,7 +20,8 @@ def over(build):
 @pytest.mark.parametrize("balancing", [1, 3])
 def test_on_with_several_nodes_is_a_warning(over, text, balancing):
     found = over((0, 1), balancing)
-    assert (found.outcome, found.subject, found.remedies) == ("warning", (), ("numa-balancing-off",))
+    assert (found.outcome, found.confidence, found.subject) == ("warning", "certain", ())
+    assert found.remedies == ("numa-balancing-off",)
     assert "2 memory nodes" in found.title
     assert f"/proc/sys/kernel/numa_balancing {balancing}" in text(found)
     assert "sysctl kernel.numa_balancing=0" in found.next

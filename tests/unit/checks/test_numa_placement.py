@@ -32,8 +32,13 @@ def test_firmware_that_does_not_say_is_a_fact_about_those_gpus(build, verdict, t
     parts = build.changed(build.two_navi_cards(), build.SECOND, numa_node=UNSAID)
     found = verdict(ID, build.host(parts, nodes=(0, 1)))
     assert (found.outcome, found.subject) == ("info", (build.SECOND,))
-    assert "firmware does not say" in found.title
+    assert found.title == "the firmware does not say at which of 2 memory nodes the GPU sits"
     assert f"{build.SECOND}/numa_node -1" in text(found)
+
+
+def test_several_gpus_without_a_node_are_counted(build, verdict):
+    found = verdict(ID, build.host(build.two_navi_cards(numa_node=UNSAID), nodes=(0, 1)))
+    assert found.title.endswith("2 GPUs sit")
 
 
 def test_one_node_needs_no_word_of_the_firmware(build, verdict):

@@ -47,7 +47,13 @@ def test_an_uplink_that_trained_below_its_ends_is_a_warning(build, verdict, behi
     assert "0000:01:00.0" in text(found)
     assert ROOT in text(found)
     assert (found.cost.have_gbs, found.cost.could_have_gbs) == (1.97, 31.51)
-    assert found.remedies == ("reseat-or-move-card",)
+    assert (found.confidence, found.remedies) == ("likely", ("reseat-or-move-card",))
+
+
+def test_the_cost_is_what_the_card_loses_by_it(build, verdict, behind_switch):
+    """A card with eight lanes gains no more than eight lanes from an uplink of sixteen."""
+    found = verdict(ID, behind_switch(build.link(16.0, 1, 16.0, 16), build.link(), build.link(16.0, 8)))
+    assert (found.cost.have_gbs, found.cost.could_have_gbs) == (1.97, 15.75)
 
 
 def test_an_uplink_narrow_by_design_is_a_fact(build, verdict, behind_switch):
