@@ -88,6 +88,17 @@ def test_an_mi210_whose_switch_shows_both_ports(build, card):
     assert ends(found.slot) == ("0000:41:00.0", ROOT)
 
 
+def test_between_the_ports_of_one_switch_there_is_no_link(build, card):
+    """Also where a card's own lower port is known by its id and its upper one is not."""
+    found = card(
+        build.root_port(ROOT),
+        build.upstream_port("0000:41:00.0", "1002:ffff", below=ROOT),
+        build.downstream_port("0000:42:00.0", "1002:1479", below="0000:41:00.0"),
+        build.gpu("0000:43:00.0", build.V620, "0000:42:00.0"),
+    )
+    assert ends(found.slot) == ("0000:41:00.0", ROOT)
+
+
 def test_a_chipsets_switch_of_the_same_vendor_is_not_the_cards(build, card):
     """1022:43f5 above a card without a switch of its own is the chipset's (truths D5.4)."""
     found = card(

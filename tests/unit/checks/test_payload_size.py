@@ -36,7 +36,9 @@ def test_one_size_on_the_path_is_in_order(over):
 
 def test_a_device_that_sends_more_than_its_port_takes_is_a_warning(over, text):
     found = over((512, 512), port=(128, 512))
-    assert (found.outcome, found.subject, found.remedies) == ("warning", (GPU,), ("payload-size-safe",))
+    assert (found.outcome, found.confidence, found.subject) == ("warning", "likely", (GPU,))
+    assert found.explanation.startswith("What the device sends can be larger than its port accepts: ")
+    assert found.remedies == ("payload-size-safe",)
     assert f"512 bytes at {GPU}, 128 at {PORT}" in found.title
     assert "pci=pcie_bus_safe" in found.next
     assert "MaxPayload 512" in text(found)

@@ -46,7 +46,7 @@ def test_not_routed_and_required_is_a_warning(build, verdict, parts, text, not_r
     at, port_type, fault = not_routed
     found = verdict(ID, build.host(parts(build.POLARIS, at, port_type, **fault)))
     assert (found.outcome, found.subject) == ("warning", (GPU,))
-    assert found.remedies == ("move-card-to-cpu-slot",)
+    assert (found.confidence, found.remedies) == ("likely", ("move-card-to-cpu-slot",))
     assert at in text(found)
     assert "needs them" in found.title
 
@@ -88,6 +88,19 @@ def test_without_root_kfd_tells(build, verdict, parts, flags, outcome):
     unread = build.changed(parts(build.POLARIS), PORT, config=NEEDS_ROOT)
     kfd = build.kfd((GPU,), cpu_links=((GPU, PCIE, flags),))
     assert verdict(ID, build.host(unread, kfd=kfd)).outcome == outcome
+
+
+def test_of_kfds_links_only_the_gpus_own_to_a_processor_tells(build, judge):
+    parts = build.changed(build.two_navi_cards(build.POLARIS), "0000:40:01.1", config=NEEDS_ROOT)
+    parts = build.changed(parts, "0000:80:01.1", config=NEEDS_ROOT)
+    to_processor = ((build.FIRST, PCIE, 0), (build.SECOND, PCIE, NO_ATOMICS))
+    kfd = build.kfd((build.FIRST, build.SECOND), cpu_links=to_processor)
+    between = (
+        build.KfdLink(1, 2, PCIE, NO_ATOMICS, False, "io_links/1"),
+        build.KfdLink(1, 0, PCIE, NO_ATOMICS, True, "p2p_links/0"),
+    )
+    found = judge(ID, build.host(parts, kfd=build.Kfd(kfd.nodes, (*between, *kfd.links))))
+    assert {each.subject: each.outcome for each in found} == {(build.FIRST,): "ok", (build.SECOND,): "warning"}
 
 
 @pytest.mark.parametrize("why", [NEEDS_ROOT, ASLEEP])
