@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 from hostdoctor.cli.main import cli
 
 CASES = Path(__file__).parents[2] / "cases"
+# Before click 8.2 both outputs were one unless told otherwise.
+APART = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
 COLOURS = dict.fromkeys(("NO_COLOR", "FORCE_COLOR", "COLUMNS"))
 
 
@@ -19,7 +22,7 @@ def hostdoctor():
     """Runs a command within this process, without colour variables of whoever runs the tests."""
 
     def run(*arguments, env=None):
-        done = CliRunner(env={**COLOURS, **(env or {})}).invoke(cli, list(map(str, arguments)))
+        done = CliRunner(env={**COLOURS, **(env or {})}, **APART).invoke(cli, list(map(str, arguments)))
         if done.exception and not isinstance(done.exception, SystemExit):
             raise done.exception
         return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)

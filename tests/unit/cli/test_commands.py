@@ -10,10 +10,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from hostdoctor import __version__
-from hostdoctor.cli.main import cli
 from hostdoctor.registry import built_in
 from hostdoctor.report.model import json_schema
 from tests.trees import Tree, as_nobody, config_space
@@ -114,10 +112,10 @@ def test_what_is_no_tree(hostdoctor, tmp_path, command, way):
         assert one_line(done.stderr)
 
 
-def test_a_tree_that_may_not_be_read():
+def test_a_tree_that_may_not_be_read(hostdoctor):
     def scan(path):
-        done = CliRunner().invoke(cli, ["scan", "--format", "json", "--root", path])
-        return f"{done.exit_code} {done.stderr}".encode()
+        done = hostdoctor("scan", "--format", "json", "--root", path)
+        return f"{done.returncode} {done.stderr}".encode()
 
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
