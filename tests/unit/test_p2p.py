@@ -419,6 +419,11 @@ def test_different_hives_go_over_pcie(build, states, hives):
     assert states(build.two_navi_cards(build.MI100, bar_at=HIGH), kfd=kfd, facts=vram(build)) == ["fails", "fails"]
 
 
+def test_a_hive_is_none_with_a_gpu_that_kfd_does_not_know(build, states):
+    kfd = build.kfd((build.SECOND,), hives=(1,))
+    assert states(build.two_navi_cards(build.MI100, bar_at=HIGH), kfd=kfd, facts=vram(build)) == ["fails", "fails"]
+
+
 def test_kfd_agrees_or_not_for_each_direction(build, predict):
     kfd = build.kfd((build.FIRST, build.SECOND), ((build.FIRST, build.SECOND),))
     found = predict(build.two_navi_cards(), facts=vram(build), kfd=kfd)

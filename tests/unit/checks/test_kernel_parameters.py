@@ -90,6 +90,10 @@ def test_a_value_newer_than_the_kernel(on, kernel, outcome):
     assert found.outcome == outcome
 
 
+def test_a_patch_is_not_judged_without_the_kernels_release(on):
+    assert [each.outcome for each in on("ro pcie_acs_override=downstream", kernel=NOT_CAPTURED)] == ["ok"]
+
+
 def test_values_are_not_judged_without_the_kernel_version(on):
     assert [each.outcome for each in on("ro pci=relaoc", kernel=NOT_CAPTURED)] == ["ok"]
 

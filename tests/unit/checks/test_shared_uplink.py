@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostdoctor.facts.unknown import NOT_CAPTURED
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 
 ID = "shared-uplink"
 ROOT = "0000:00:01.1"
@@ -32,6 +32,12 @@ def test_a_shared_switch_is_a_fact_with_its_uplink(build, verdict):
     assert "0000:01:00.0" in found.explanation
     assert found.cost.have_gbs == 15.75
     assert "15.8 GB/s" in found.cost.text
+
+
+def test_an_uplink_whose_best_is_not_known_is_told_as_it_runs(build, verdict):
+    found = verdict(ID, build.host(build.below_one_switch(at=build.link(8.0, 16, Unknown("timed out")))))
+    assert "8 GT/s x16" in found.title
+    assert found.cost is None
 
 
 def test_a_shared_chipset_is_a_warning(build, verdict, text):

@@ -49,6 +49,39 @@ def test_what_others_take_is_not_free(build, verdict, with_card):
     assert "no window above" not in found.explanation
 
 
+@pytest.mark.parametrize("address", [0x3000000000, 0x5000000000, 0xD0000000])
+def test_what_lies_in_another_window_takes_nothing(build, verdict, with_card, address):
+    other = build.gpu("0000:42:00.0", build.A5000, PORT, bars=(build.bar(address, 48 * GIB, 1),))
+    assert verdict(ID, with_card(LOW, HIGH, others=[other])).outcome == "ok"
+
+
+@pytest.mark.parametrize("address", [0x4000000000, 0x4FFFFFFFFF])
+def test_a_bar_at_either_end_of_the_window_takes_of_it(build, verdict, with_card, address):
+    other = build.gpu("0000:42:00.0", build.A5000, PORT, bars=(build.bar(address, 48 * GIB, 1),))
+    assert verdict(ID, with_card(LOW, HIGH, others=[other])).outcome == "failure"
+
+
+@pytest.mark.parametrize(("taken", "outcome"), [(48 * GIB, "ok"), (48 * GIB + 1, "failure")])
+@pytest.mark.parametrize("card", [(16 * GIB, 32 * GIB), (32 * GIB, 16 * GIB)])
+def test_needed_is_what_the_memory_fills_and_the_card_offers(build, with_card, taken, outcome, card):
+    """16 GiB either way, which fit to the byte into what is left of 64."""
+    other = build.gpu("0000:42:00.0", build.A5000, PORT, bars=(build.bar(0x4000000000, taken, 1),))
+    vram, offered = card
+    config = build.resizable(0, 256 * MIB, 256 * MIB, offered)
+    assert build.verdict(ID, with_card(HIGH, others=[other], vram=vram, config=config)).outcome == outcome
+
+
+def test_more_taken_than_there_is_leaves_nothing(build, verdict, with_card):
+    other = build.gpu("0000:42:00.0", build.A5000, PORT, bars=(build.bar(0x4000000000, 96 * GIB, 1),))
+    assert ": 0 bytes are left" in verdict(ID, with_card(HIGH, others=[other])).explanation
+
+
+@pytest.mark.parametrize(("start", "said"), [(1 << 32, False), ((1 << 32) - MIB, True)])
+def test_a_window_from_4_gib_on_is_above_it(verdict, with_card, start, said):
+    found = verdict(ID, with_card(("0000:40", start, start + GIB - 1)))
+    assert ("no window above 4 GiB" in found.explanation) is said
+
+
 def test_room_that_is_there_can_be_used(verdict, with_card):
     found = verdict(ID, with_card(LOW, HIGH))
     assert found.outcome == "ok"
