@@ -212,6 +212,12 @@ def test_bridges_that_are_cut_off_may_be_shared(build, states):
     assert states(parts, cpu=build.INTEL, facts=vram(build, "0000:13:00.0", "0000:23:00.0")) == ["unknown", "unknown"]
 
 
+def test_the_card_that_is_cut_off_is_named(build, predict):
+    parts = [build.root_port("0000:40:01.1"), build.navi_card(0x41, "0000:40:01.1"), build.navi_card(0x81, "0000:80:01.1")]
+    found = predict(parts, facts=vram(build))
+    assert {pair.decisive.text for pair in found.values()} == {f"the ports above {build.SECOND} are not all in this evidence"}
+
+
 UNDER_SWITCH = ("0000:13:00.0", "0000:23:00.0")
 
 

@@ -62,8 +62,8 @@ def test_amd_iommu_on_is_no_value(build, on):
     ],
 )
 def test_what_does_not_exist_is_a_warning(on, line, subject):
-    found = [each for each in on(line) if each.outcome == "warning"]
-    assert [each.subject for each in found] == [(subject,)]
+    found = on(line)
+    assert [(each.outcome, each.subject) for each in found] == [("warning", (subject,))]
     assert found[0].remedies
 
 
@@ -88,6 +88,10 @@ def test_a_value_newer_than_the_kernel(on, kernel, outcome):
     """Between a kernel that knows it and one that does not, nothing is said."""
     (found,) = on("ro pci=config_acs=000000@0000:02:00.0", kernel=kernel)
     assert found.outcome == outcome
+
+
+def test_what_no_kernel_has_needs_no_version(on):
+    assert [each.outcome for each in on("ro amd_iommu=pt", kernel=NOT_CAPTURED)] == ["warning"]
 
 
 def test_a_patch_is_not_judged_without_the_kernels_release(on):
