@@ -51,6 +51,8 @@ def _open_file(name: str, folder: int, path: str, trusted: bool) -> int:
         return os.open(name, _FILE, dir_fd=folder)
     except OSError as error:
         raise _unreadable(path, error) from None
+    except ValueError:  # a NUL in it, which no name has
+        raise Unreadable(path, "missing") from None
 
 
 def _read_file(name: str, folder: int, path: str, limit: int, trusted: bool) -> bytes:
@@ -137,6 +139,8 @@ class FileDirectory:
             if error.errno == errno.EINVAL:
                 return self._evidence.flattened_link(self.descriptor, name, f"{self.path}/{name}")
             raise _unreadable(f"{self.path}/{name}", error) from None
+        except ValueError:
+            raise Unreadable(f"{self.path}/{name}", "missing") from None
 
     def names(self, name: str = ".") -> list[str]:
         """See Directory."""
@@ -165,6 +169,8 @@ class FileDirectory:
             return FileDirectory(self._evidence, os.open(name, _DIRECTORY, dir_fd=self.descriptor), path)
         except OSError as error:
             raise _unreadable(path, error) from None
+        except ValueError:
+            raise Unreadable(path, "missing") from None
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -305,7 +311,7 @@ class FileEvidence:
     def _link_target(self, folder: int, name: str) -> str | None:
         try:
             return os.readlink(name, dir_fd=folder)
-        except OSError:
+        except (OSError, ValueError):
             return None  # no link, or nothing there: opening it tells
 
     def _enter(self, opened: list[int], name: str, path: str) -> str | None:
@@ -319,6 +325,8 @@ class FileEvidence:
                 if error.errno == errno.ENOTDIR and self.kind != "live":
                     return self.flattened_link(opened[-1], name, path)
                 raise _unreadable(path, error) from None
+            except ValueError:
+                raise Unreadable(path, "missing") from None
         return None
 
 

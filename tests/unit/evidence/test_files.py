@@ -232,6 +232,13 @@ def test_what_is_not_there(evidence):
         assert problem(call, "sys/nothing") == "missing"
 
 
+@pytest.mark.parametrize("path", ["a\0b", "\0", "x/\0/y", "n" * 300, "x/" * 3000, "\udcff", "\u202e", ""])
+def test_names_that_no_file_has(evidence, path):
+    with evidence.directory(".") as folder:
+        for call in (evidence.read, evidence.link, folder.read, folder.link, folder.open, folder.folder):
+            assert problem(call, path) in ("missing", "failed", "not-a-file", "outside")
+
+
 @pytest.mark.parametrize("given", ["missing", "file", "fifo"])
 def test_a_root_that_is_no_folder(tmp_path, given):
     (tmp_path / "file").write_text("text")
