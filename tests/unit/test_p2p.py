@@ -183,6 +183,17 @@ def test_intels_host_bridges_are_on_the_kernels_list_or_not(build, states, id_, 
     assert found == verdicts
 
 
+@pytest.mark.parametrize(("id_", "state"), [("8086:2030", "holds"), ("8086:6f00", "fails")])
+def test_intels_host_bridge_tells_the_processors_vendor_too(build, states, id_, state):
+    assert states(msgspec.structs.replace(intel(build, id_), cpu=Cpu())) == [state, state]
+
+
+def test_a_root_bus_that_is_not_known_is_no_refusal(build, predict):
+    bridges = [build.function(f"{bus}:00.0", "8086:6f00", 0x060000) for bus in ("0000:40", "0000:80")]
+    found = predict(bridges, build.two_navi_cards(root=Unknown("not in this paste")), cpu=build.INTEL, facts=vram(build))
+    assert {(pair.decisive.name, pair.state) for pair in found.values()} == {("distance", "unknown")}
+
+
 def test_between_two_kernels_that_differ_nobody_knows(build, states):
     assert states(intel(build, "8086:0b25", kernel="6.15.3")) == ["unknown", "unknown"]
     assert states(intel(build, "8086:09a2", kernel="5.15.0-100-generic")) == ["unknown", "unknown"]
@@ -309,6 +320,11 @@ def test_the_sizes_in_sysfs_tell_it_without_root(build, predict):
     facts = vram(build, visible=256 << 20, sizes={0: (256 << 20, 32 * GIB)})
     found = predict(build.two_navi_cards(bar_size=256 << 20, config=NEEDS_ROOT), facts=facts)
     assert {pair.decisive.remedies for pair in found.values()} == {("firmware-resizable-bar",)}
+
+
+def test_half_the_drivers_word_is_none(build, states):
+    facts = vram(build, visible=NOT_CAPTURED)
+    assert states(build.two_navi_cards(), facts=facts) == ["holds", "holds"], "the product and its BAR tell"
 
 
 def test_no_visible_memory_at_all_is_refused(build, states):

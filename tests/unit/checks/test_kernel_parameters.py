@@ -90,6 +90,10 @@ def test_a_value_newer_than_the_kernel(on, kernel, outcome):
     assert found.outcome == outcome
 
 
+def test_a_value_that_some_kernels_have_needs_one(on):
+    assert [each.outcome for each in on("ro pci=config_acs=000000@0000:02:00.0", kernel=NOT_CAPTURED)] == ["ok"]
+
+
 def test_what_no_kernel_has_needs_no_version(on):
     assert [each.outcome for each in on("ro amd_iommu=pt", kernel=NOT_CAPTURED)] == ["warning"]
 
