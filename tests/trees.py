@@ -198,26 +198,37 @@ def with_links_flattened(tree: Path, copy: Path) -> Path:
 
 
 def with_links_followed(tree: Path, copy: Path) -> Path:
-    """A copy in which each link is a copy of what it leads to; links within that are left out, since they lead in circles."""
+    """A copy in which each link is a copy of what it leads to.
+
+    Links within that are left out, since they lead in circles, and so is what a driver, a group or a remapping unit lists
+    as its own, which nothing reads.
+    """
     shutil.copytree(tree, copy, symlinks=True)
-    for path in _links(copy):
-        path.unlink()
-    for path in _links(tree):
-        place = copy / path.relative_to(tree)
-        if path.is_dir():
-            shutil.copytree(path, place, symlinks=True, ignore=_ignore_links)
-        else:
-            shutil.copyfile(path, place)
+    links = {path: path.resolve().relative_to(tree.resolve()) for path in _links(tree)}
+    for path in links:
+        (copy / path.relative_to(tree)).unlink()
+    # What is added beside its place must not be added again with it.
+    pristine = {target: _files(tree / target) for target in set(links.values())}
+    for path, target in links.items():
+        if {"drivers", "iommu_groups", "virtual"}.isdisjoint(path.relative_to(tree).parent.parts):
+            for name in pristine[target]:
+                place = copy / path.relative_to(tree) / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                os.link(copy / target / name, place)  # another name for the same file: there are thousands
     return copy
+
+
+def _files(place: Path) -> list[str]:
+    """The files of a folder, relative to it; of a file its own place alone. Links are left out."""
+    if not place.is_dir():
+        return ["."]
+    found = [os.path.join(folder, name) for folder, _, names in os.walk(place) for name in names]
+    return [os.path.relpath(path, place) for path in found if not os.path.islink(path)]
 
 
 def _links(tree: Path) -> list[Path]:
     found = (Path(folder, name) for folder, folders, files in os.walk(tree) for name in folders + files)
     return [path for path in found if path.is_symlink()]
-
-
-def _ignore_links(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if os.path.islink(os.path.join(folder, name))]
 
 
 def as_nobody(work: Callable[[], bytes]) -> bytes:
