@@ -7,12 +7,7 @@ those answers. What the child did not reach before the deadline answers `timed-o
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
-import select
-import signal
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -27,6 +22,7 @@ from hostdoctor.evidence.protocol import (
     Read,
     Unreadable,
 )
+from hostdoctor.forked import Forked
 
 # What was read, or (as a dict) why it could not be.
 _Answer = bytes | str | bool | list[str] | dict[str, str]
@@ -34,9 +30,6 @@ _Answer = bytes | str | bool | list[str] | dict[str, str]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, object]).decode
 _BEGIN = "begin"
-_CHUNK = 1 << 16
-_LATE_PARTS = 64  # what a child may still have sent when its time is up, in chunks
-_REAP_MS = 500
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -222,40 +215,27 @@ class _Told(_Asked):
         return answer  # type: ignore[return-value]  # it is what our own child sent
 
 
-class GuardedRead:
+class GuardedRead(Forked):
     """A reader at work in a child process."""
 
     def __init__(self, evidence: Evidence, reader: Callable[[Evidence], object], deadline_s: float) -> None:
         """Start the child; `deadline_s` counts from now."""
         self._evidence = evidence
-        self._ends = time.monotonic() + deadline_s
-        self._deadline_s = deadline_s
+        self._reader = reader
         self.hung_on = ""
-        self._over = False
-        self._pipe, writing = os.pipe()
-        self._child = os.fork()
-        if self._child == 0:
-            self._run_child(reader, writing)
-        os.close(writing)
+        super().__init__(self._tell, deadline_s)
 
-    def _run_child(self, reader: Callable[[Evidence], object], pipe: int) -> None:
-        status = 1
+    def _tell(self, pipe: int) -> None:
+        teller = _Teller(self._evidence, pipe)
         try:
-            os.close(self._pipe)
-            teller = _Teller(self._evidence, pipe)
-            try:
-                reader(teller)
-                teller.finish()
-                status = 0
-            finally:
-                teller.flush()
+            self._reader(teller)
+            teller.finish()
         finally:
-            # Nothing of the parent's may run twice: no exit handlers, no flushing of its output.
-            os._exit(status)
+            teller.flush()
 
     def answers(self) -> Evidence:
         """Wait for the child, at most until the deadline, and return an evidence that holds what it read."""
-        data, ended = self._collect()
+        data, ended = self.collect()
         answers: dict[str, object] = {}
         at = 0
         while at + 4 <= len(data):
@@ -268,7 +248,6 @@ class GuardedRead:
             else:
                 answers[question] = answer
             at += 4 + size
-        self._end_child(ended)
         if not self.hung_on:
             return _Told(self._evidence, answers, "timed-out", "not reached")
         if ended:
@@ -276,49 +255,3 @@ class GuardedRead:
             return _Told(self._evidence, answers, "failed", why)
         why = f"reading /{self.hung_on} did not end within {self._deadline_s:g} s"
         return _Told(self._evidence, answers, "timed-out", why)
-
-    def _collect(self) -> tuple[bytes, bool]:
-        """All that the child sent, and whether it closed its end; what lies in the pipe is taken even when time is up."""
-        parts: list[bytes] = []
-        poll = select.poll()
-        poll.register(self._pipe, select.POLLIN)
-        late = 0
-        try:
-            while late < _LATE_PARTS:
-                left_s = self._ends - time.monotonic()
-                late += left_s <= 0
-                if poll.poll(max(0, math.ceil(left_s * 1000))):
-                    part = os.read(self._pipe, _CHUNK)
-                    if not part:
-                        return b"".join(parts), True
-                    parts.append(part)
-                elif left_s <= 0:
-                    break
-        except BaseException:
-            self.abandon()
-            raise
-        return b"".join(parts), False
-
-    def abandon(self) -> None:
-        """End the child without waiting for its answers; nothing where it has ended."""
-        self._end_child(ended=False)
-
-    def _end_child(self, ended: bool) -> None:
-        """Reap the child; one that is stuck in the kernel is killed and left behind."""
-        if self._over:
-            return
-        self._over = True
-        os.close(self._pipe)
-        if not ended:
-            os.kill(self._child, signal.SIGKILL)
-        # Not reaped yet, so the number is still the child's. What is not stuck in the kernel is gone at once.
-        with contextlib.suppress(OSError):
-            process = os.pidfd_open(self._child)
-            try:
-                poll = select.poll()
-                poll.register(process, select.POLLIN)
-                poll.poll(_REAP_MS)
-            finally:
-                os.close(process)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._child, os.WNOHANG)
