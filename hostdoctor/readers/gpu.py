@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from hostdoctor.evidence import Directory, Evidence, Unreadable
+from hostdoctor.facts.driver import ErrorCounters, NetworkDevice
 from hostdoctor.facts.host import Kfd, KfdLink, KfdNode
-from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.pci import NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
 from hostdoctor.parsers.kfd import kfd_link, kfd_node
 from hostdoctor.parsers.sizes import parse_resize_bitmap
+from hostdoctor.readers.errors import counters_of
+from hostdoctor.readers.nvidia import NvidiaDriver, read_nvidia
 from hostdoctor.readers.pci import config_of, link_of_attributes, link_of_config
 from hostdoctor.readers.text import attribute, integer, unknown_from
 
@@ -25,23 +28,32 @@ _NUMBER_LIMIT = 256  # nodes, and links of one node: more than any host has
 
 
 class DriverFacts(msgspec.Struct, frozen=True):
-    """The GPU functions with all that was to be learnt of them, and KFD's view."""
+    """The GPU functions with all that was to be learnt of them, and what drivers tell of themselves and of the network."""
 
     functions: Mapping[str, Function]
     gpu_facts: Mapping[str, GpuFacts]
     kfd: Kfd | Unknown | None
+    error_counters: Mapping[str, ErrorCounters] = {}
+    nvidia: NvidiaDriver = NvidiaDriver()
+    network: tuple[NetworkDevice, ...] | Unknown = NOT_CAPTURED
 
 
 def read_driver_facts(evidence: Evidence, gpus: Iterable[Function], with_kfd: bool) -> DriverFacts:
     """Read every GPU function given, and KFD where an AMD GPU makes it worth while."""
     functions: dict[str, Function] = {}
     facts: dict[str, GpuFacts] = {}
+    counters: dict[str, ErrorCounters] = {}
     for gpu in gpus:
-        functions[gpu.address], facts[gpu.address] = _read_gpu(evidence, gpu)
-    return DriverFacts(functions, facts, _read_kfd(evidence) if with_kfd else None)
+        functions[gpu.address], facts[gpu.address] = _read_gpu(evidence, gpu, counters)
+    kfd = _read_kfd(evidence) if with_kfd else None
+    of_nvidia = [function for function in functions.values() if function.vendor == NVIDIA and function.driver == "nvidia"]
+    nvidia = read_nvidia(evidence, of_nvidia) if of_nvidia else NvidiaDriver()
+    for address, bits in nvidia.dma_bits.items():
+        functions[address] = msgspec.structs.replace(functions[address], dma_mask_bits=bits)
+    return DriverFacts(functions, facts, kfd, counters, nvidia)
 
 
-def _read_gpu(evidence: Evidence, gpu: Function) -> tuple[Function, GpuFacts]:
+def _read_gpu(evidence: Evidence, gpu: Function, counters: dict[str, ErrorCounters]) -> tuple[Function, GpuFacts]:
     if gpu.asleep:
         return msgspec.structs.replace(gpu, config=ASLEEP, link=ASLEEP, dma_mask_bits=ASLEEP), _SLEEPING
     try:
@@ -58,7 +70,11 @@ def _read_gpu(evidence: Evidence, gpu: Function) -> tuple[Function, GpuFacts]:
             link=link_of_config(config) if isinstance(link, Unknown) and link is not ASLEEP else link,
             dma_mask_bits=integer(attribute(folder, "dma_mask_bits")),
         )
-        return function, _attributes(folder, gpu.driver)
+        facts = _attributes(folder, gpu.driver)
+        found = counters_of(folder, gpu.address, gpu.driver)
+        if found is not None:
+            counters[gpu.address] = found
+        return function, facts
     finally:
         folder.close()
 

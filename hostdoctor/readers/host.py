@@ -9,8 +9,12 @@ from hostdoctor.evidence.guarded import GuardedRead
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function
 from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown, known
+from hostdoctor.readers.access import read_access
 from hostdoctor.readers.environment import read_environment
+from hostdoctor.readers.errors import PortCounters
 from hostdoctor.readers.gpu import DriverFacts, read_driver_facts
+from hostdoctor.readers.network import read_network
+from hostdoctor.readers.nvidia import with_nvidia
 from hostdoctor.readers.pci import read_functions, with_attributes
 from hostdoctor.readers.platform import (
     read_boot,
@@ -22,7 +26,7 @@ from hostdoctor.readers.platform import (
     read_numa,
 )
 
-_STORAGE, _NETWORK = 0x01, 0x02
+_NO_COUNTERS = Unknown("there are no AER counters in this evidence")
 
 
 def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: bool = False) -> Host:
@@ -33,12 +37,14 @@ def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: b
         deadline_s: how long the files that GPU drivers serve may take.
         assume_bare_metal: judge a guest as if its PCI tree were hardware.
     """
-    functions = read_functions(evidence)
+    counters = PortCounters()
+    functions = read_functions(evidence, counters.visit)
     gpus = [] if isinstance(functions, Unknown) else [found for found in functions.values() if _is_gpu(found)]
     has_amd = any(gpu.vendor == ATI for gpu in gpus)
 
     def reader(source: Evidence) -> DriverFacts:
-        return read_driver_facts(source, gpus, with_kfd=has_amd)
+        facts = read_driver_facts(source, gpus, with_kfd=has_amd)
+        return msgspec.structs.replace(facts, network=read_network(source))  # last: a network driver can hang as well
 
     at_work = GuardedRead(evidence, reader, deadline_s) if gpus else None
     try:
@@ -56,6 +62,10 @@ def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: b
         functions=merged,
         gpu_facts=driver.gpu_facts,
         kfd=driver.kfd,
+        modules=with_nvidia(host.modules, driver.nvidia),
+        error_counters={**counters.found, **driver.error_counters} or _NO_COUNTERS,
+        access=read_access(evidence) if gpus else host.access,
+        network=driver.network,
         privileged=not any(_was_refused(found) for found in merged.values()),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -40,10 +41,16 @@ _AWAKE = Power("active", "D0")
 _UNSAID = Unknown("the firmware names no memory node for it")
 
 
-def read_functions(evidence: Evidence) -> dict[str, Function] | Unknown:
+def read_functions(
+    evidence: Evidence, visit: Callable[[Sequence[Directory], Function], None] | None = None
+) -> dict[str, Function] | Unknown:
     """Every function in address order, without what a GPU's driver serves.
 
     Returns Unknown where the evidence has no PCI functions at all.
+
+    Args:
+        evidence: where from.
+        visit: called for each function while its folder, the last one given, and those above it are open.
     """
     try:
         paths = _function_paths(evidence)
@@ -57,6 +64,8 @@ def read_functions(evidence: Evidence) -> dict[str, Function] | Unknown:
             folder = _open_along(evidence, stack, path)
             if folder is not None:
                 found.append(_read_function(evidence, folder, address, types))
+                if visit is not None:
+                    visit(stack, found[-1])
     finally:
         for folder in stack:
             folder.close()
