@@ -15,7 +15,7 @@ from hostdoctor.bars import vram_bar_of
 from hostdoctor.diagnosis import summary
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.provenance import summarise
-from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.pci import ATI, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Finding, Outcome
 from hostdoctor.p2p import Prediction
@@ -223,11 +223,18 @@ def _pair(pair: Prediction) -> PairReport:
     return PairReport(
         accessor=pair.accessor.address,
         owner=pair.owner.address,
-        p2p="unknown" if pair.disagrees else pair.state,
+        p2p=_state(pair),
         condition=decisive.name if decisive else None,
         reason=decisive.text if decisive else "every condition holds",
         driver_says=pair.driver_says,
     )
+
+
+def _state(pair: Prediction) -> Literal["holds", "fails", "unknown"]:
+    """As check p2p-pair gives it: KFD's yes stands for conditions that could not be seen."""
+    if pair.disagrees:
+        return "unknown"
+    return "holds" if pair.state == "unknown" and pair.driver_says and pair.accessor.vendor == ATI else pair.state
 
 
 def to_json(report: Report) -> bytes:

@@ -194,3 +194,9 @@ def test_an_unknown_kernel_leaves_the_advice_open_where_it_matters(build, judge)
 def test_not_judged_in_a_guest_nor_without_a_gpu(build, verdict):
     assert verdict(ID, build.host(build.two_navi_cards(), environment=build.GUEST)).outcome == "not-applicable"
     assert verdict(ID, build.host()).outcome == "not-applicable"
+
+
+def test_nothing_is_offered_where_the_kernel_does_no_p2p(build, judge):
+    found = judge(ID, build.host(build.two_navi_cards(iommu_type="DMA-FQ"), facts=facts_of(build), pcie_p2p=None))
+    assert [(each.outcome, each.remedies) for each in found] == [("ok", ()), ("ok", ())]
+    assert "does no P2P here" in found[0].title

@@ -162,3 +162,13 @@ def test_not_judged_with_one_gpu_nor_in_a_guest(build, verdict):
     assert verdict(ID, build.host(build.two_navi_cards(), environment=build.GUEST)).outcome == "not-applicable"
     given_away = build.changed(build.two_navi_cards(), build.SECOND, driver="vfio-pci")
     assert verdict(ID, build.host(given_away)).outcome == "not-applicable"
+
+
+def test_the_drivers_yes_stands_for_conditions_that_could_not_be_seen(build, judge):
+    both = ((build.FIRST, build.SECOND), (build.SECOND, build.FIRST))
+    found = judge(
+        ID, build.host(build.two_navi_cards(), kfd=build.kfd((build.FIRST, build.SECOND), both), modules=NOT_CAPTURED)
+    )
+    assert [(each.outcome, each.confidence) for each in found] == [("ok", "certain")] * 2
+    assert "the driver publishes a link" in found[0].title
+    assert "Not every condition could be seen" in found[0].explanation
