@@ -191,7 +191,9 @@ class Topology:
         parent = self.functions.get(known(function.parent, None) or "")
         if knowledge.is_integrated(function.id, parent.id if parent else ""):
             return True
-        if function.vendor != INTEL or function.parent is not None:
+        # A copy that followed the links does not tell what is above a function; bus 00 is a root bus all the same.
+        on_root_bus = function.parent is None or (isinstance(function.parent, Unknown) and ":00:" in function.address)
+        if function.vendor != INTEL or not on_root_bus:
             return False
         express = function.express
         on_chip = isinstance(express, Unknown) or express is None or express.port_type == INTEGRATED_ENDPOINT

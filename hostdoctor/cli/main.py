@@ -68,6 +68,12 @@ def main() -> NoReturn:
     except OSError as error:
         click.echo(f"hostdoctor: {error.filename or 'output'}: {error.strerror}", err=True)
         status = 3
+    except Exception as error:
+        if os.environ.get("HOSTDOCTOR_TRACEBACK"):
+            raise
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        click.echo(f"hostdoctor: a fault of its own: {told} (HOSTDOCTOR_TRACEBACK=1 shows where; please report it)", err=True)
+        status = 3
     _leave(status)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,13 +18,43 @@ from hostdoctor.registry import Broken, load_checks
 from hostdoctor.report import model
 from hostdoctor.view import View
 
+if TYPE_CHECKING:
+    from hostdoctor.evidence import Evidence
+    from hostdoctor.facts.host import Host
+
 _FAIL_ON = ("failure", "warning", "info", "never")
+_MOST_SAMPLES = 10_000
+_SHORTEST_S, _LONGEST_S = 0.01, 3600.0
+
+
+def _interval(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    if not _SHORTEST_S <= value <= _LONGEST_S:  # what is no number compares false
+        raise click.BadParameter(f"{value:g} is not between {_SHORTEST_S:g} and {_LONGEST_S:g} seconds")
+    return value
 
 
 @click.command("scan", context_settings={"help_option_names": ["-h", "--help"]})
 @evidence_options
 @click.option("--check", "only", metavar="GLOB", multiple=True, help="Run only checks whose id matches; repeatable.")
 @click.option("--skip", metavar="GLOB", multiple=True, help="Leave out checks whose id matches; repeatable.")
+@click.option(
+    "--samples",
+    type=click.IntRange(1, _MOST_SAMPLES),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Look at the slots' links N times, and at what errors are counted meanwhile.",
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=float,
+    callback=_interval,
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds from one of these looks to the next.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(_FAIL_ON),
@@ -43,6 +75,8 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     assume_bare_metal: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    samples: int,
+    interval_s: float,
     fail_on: str,
     strict: bool,
     format_: str,
@@ -62,7 +96,10 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
 
     began = time.perf_counter()
     with open_evidence(root, paths) as evidence:
-        view = View(read_host(evidence, deadline_s, assume_bare_metal))
+        host = read_host(evidence, deadline_s, assume_bare_metal)
+        if samples > 1:
+            host = _watched(evidence, host, samples, interval_s, deadline_s)
+        view = View(host)
         if all(problem is not None for _, _, problem in evidence.reads):
             fail(f"{evidence.sources[0]}: nothing in it could be read")
         findings = diagnose(view, checks)
@@ -73,11 +110,29 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     sys.exit(report.exit)
 
 
+def _watched(evidence: Evidence, host: Host, samples: int, interval_s: float, deadline_s: float) -> Host:
+    from hostdoctor.readers.sampling import Means, Plan, watched  # noqa: PLC0415  only who watches pays for it
+
+    with _progress(samples) as tick:
+        return watched(evidence, host, Plan(samples, interval_s, deadline_s), Means(tick))
+
+
+@contextmanager
+def _progress(samples: int) -> Iterator[Callable[[], object]]:
+    """A bar on standard error where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with click.progressbar(length=samples, label="Watching", file=sys.stderr) as bar:
+        yield lambda: bar.update(1)
+
+
 def _chosen(only: Sequence[str], skip: Sequence[str]) -> list[Check | Broken]:
     checks = load_checks()
-    for pattern in only:
-        if not selected(checks, [pattern]):
-            raise click.BadParameter(f"no check matches {pattern!r}; `hostdoctor checks` lists them", param_hint="--check")
+    for option, patterns in (("--check", only), ("--skip", skip)):
+        for pattern in patterns:
+            if not selected(checks, [pattern]):
+                raise click.BadParameter(f"no check matches {pattern!r}; `hostdoctor checks` lists them", param_hint=option)
     chosen = selected(checks, only, skip)
     if not chosen:
         raise click.UsageError("no check is left to run")

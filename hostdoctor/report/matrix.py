@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from string import ascii_lowercase
 
 from hostdoctor.report.model import HostReport, PairReport
 
@@ -41,7 +42,8 @@ def _short_names(addresses: list[str]) -> dict[str, str]:
 
 def _letters(pairs: tuple[PairReport, ...]) -> dict[str, str]:
     reasons = dict.fromkeys(pair.reason for pair in pairs if pair.p2p != "holds")
-    return {reason: chr(ord("a") + number % 26) for number, reason in enumerate(reasons)}
+    names = ascii_lowercase if len(reasons) <= len(ascii_lowercase) else [str(number) for number in range(len(reasons))]
+    return dict(zip(reasons, names, strict=False))
 
 
 def _cell(pair: PairReport | None, letters: dict[str, str]) -> str:

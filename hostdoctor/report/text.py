@@ -70,10 +70,10 @@ def render(report: Report, style: Style, seconds: float) -> str:
     """The whole report."""
     page = _Page(style)
     if style.quiet:
-        for finding in report.findings:
-            if finding.outcome in ("failure", "warning"):
-                subject = f" [{wording.listed(finding.subject, 8)}]" if finding.subject else ""
-                page.line(f"{finding.outcome}: {finding.check}{subject}: {finding.title}")
+        for group in _groups(each for each in report.findings if each.outcome in ("failure", "warning")):
+            subjects = [finding.subject for finding in group if finding.subject]
+            where = f" [{_subjects(subjects)}]" if subjects else ""
+            page.line(f"{group[0].outcome}: {group[0].check}{where}: {group[0].title}")
         return page.text()
     _header(page, report, seconds)
     _gpu_table(page, report.host)

@@ -430,3 +430,9 @@ def test_gpus_come_in_address_order(build, topology):
         build.navi_card(0x81, NOT_CAPTURED), build.navi_card(0x41, NOT_CAPTURED), build.navi_card(0x05, NOT_CAPTURED)
     )
     assert addresses(found.gpus) == ["0000:07:00.0", "0000:43:00.0", "0000:83:00.0"]
+
+
+def test_an_integrated_gpu_whose_place_is_not_known_is_still_one(build):
+    config = ConfigFacts(express=build.express(INTEGRATED_ENDPOINT))
+    gpu = build.gpu("0000:00:02.0", "8086:a780", NOT_CAPTURED, config=config)
+    assert build.view(gpu).gpus == ()

@@ -411,3 +411,32 @@ def test_as_a_module_and_as_a_command(process):
         pytest.skip("the command is not installed beside this interpreter")
     done = subprocess.run([command, "--version"], check=False, capture_output=True, text=True, timeout=60)
     assert done.stdout == process("--version").stdout
+
+
+def test_a_pattern_that_leaves_out_nothing_is_a_mistake(hostdoctor, before):
+    done = hostdoctor("scan", "--root", before, "--skip", "lnik-*")
+    assert done.returncode == 2
+    assert "no check matches 'lnik-*'" in done.stderr
+
+
+def test_quiet_says_each_verdict_once(hostdoctor, before):
+    lines = hostdoctor("scan", "--root", before, "-q").stdout.splitlines()
+    assert [line.split(" [")[0].split(": ")[1] for line in lines] == ["bar-reach", "p2p-pair", "numa-balancing"]
+    assert "[12 ordered pairs of GPUs]" in lines[1]
+
+
+def test_a_fault_of_the_program_itself_is_told_in_one_line():
+    program = (
+        "import sys, hostdoctor.cli.main as main, hostdoctor.cli.checks as checks\n"
+        "def broken(): raise RuntimeError('what\\never')\n"
+        "checks.load_checks = broken\n"
+        "sys.argv = ['hostdoctor', 'checks']\n"
+        "main.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "a fault of its own: RuntimeError: what" in done.stderr
+    shown = {**os.environ, "HOSTDOCTOR_TRACEBACK": "1"}
+    again = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=shown)
+    assert "Traceback" in again.stderr
