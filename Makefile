@@ -9,11 +9,12 @@ EDITABLE ?= --editable
 
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help scan test lint docs bench venv clean
+.PHONY: help scan test lab lab-images lint docs bench venv clean
 
 help:
 	@echo 'make scan    judge this host (sets up $(VENV) first)'
 	@echo 'make test    run the tests'
+	@echo 'make lab     run the tests that boot real kernels under QEMU (needs root)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make docs    make the man page, completions, docs/checks.md and the JSON schema again'
 	@echo 'make bench   measure the budgets'
@@ -30,6 +31,13 @@ scan: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	@$(VENV)/bin/pytest $(ARGS)
+
+lab: $(VENV)/.installed-dev
+	@$(VENV)/bin/pytest -m lab $(ARGS) tests/lab
+
+# What the guests boot from: minutes the first time, then only where something changed. `make lab` does it too.
+lab-images: $(VENV)/.installed-dev
+	@$(VENV)/bin/python -m tests.lab.image $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .

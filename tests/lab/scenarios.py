@@ -1,0 +1,227 @@
+"""Every guest of the lab, by name: what is emulated, the kernel and its parameters, and what is done in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.lab.config_space import Bar, Link, QemuMemory
+from tests.lab.guests import BARE, LOOK, Guest, Running, Step
+from tests.lab.machine import (
+    AMD_IOMMU,
+    EPYC,
+    GIB,
+    INTEL_IOMMU,
+    MIB,
+    RTX_4090,
+    RTX_A5000,
+    V620,
+    XEON,
+    Machine,
+    amd_card,
+    downstream_port,
+    gpu,
+    nic,
+    root_port,
+    two_sockets,
+    upstream_port,
+)
+
+_JUDGE: tuple[Step, ...] = (("state", "before"), ("scan", "root", BARE))
+
+# --- IOMMU modes ------------------------------------------------------------------------------------------------------
+
+_PAIR = (root_port("rp0", 3), gpu("gpu0", "rp0", RTX_A5000), root_port("rp1", 4), gpu("gpu1", "rp1", RTX_A5000))
+NO_IOMMU = Machine(_PAIR)
+INTEL = Machine((INTEL_IOMMU, *_PAIR), cpu=XEON)
+AMD = Machine((AMD_IOMMU, *_PAIR), cpu=EPYC)
+
+
+def _mode(machine: Machine, cmdline: str = "", kernel: str = "6.12") -> Guest:
+    return Guest(machine, cmdline, kernel, _JUDGE)
+
+
+IOMMU_GUESTS = {
+    "no-iommu": _mode(NO_IOMMU, "iommu=pt iommmu=pt intel_iommu=on"),
+    "intel": _mode(INTEL),
+    "intel-pt": _mode(INTEL, "intel_iommu=on iommu=pt"),
+    "intel-strict": _mode(INTEL, "iommu.strict=1"),
+    "intel-off": _mode(INTEL, "iommu=off"),
+    "intel-6.1": _mode(INTEL, kernel="6.1"),
+    "intel-newest": _mode(INTEL, kernel="newest"),
+    "intel-pt-newest": _mode(INTEL, "iommu=pt", "newest"),
+    "amd": _mode(AMD),
+    "amd-pt": _mode(AMD, "iommu=pt"),
+    "amd-strict": _mode(AMD, "iommu.strict=1"),
+    "amd-off": _mode(AMD, "iommu=off"),
+    "amd-on": _mode(AMD, "amd_iommu=on"),
+    "amd-on-6.1": _mode(AMD, "amd_iommu=on", "6.1"),
+    "amd-on-newest": _mode(AMD, "amd_iommu=on", "newest"),
+    "amd-pt-6.1": _mode(AMD, "iommu=pt", "6.1"),
+}
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+_HALF = Link(8.0, 8, 16.0, 16)
+
+LINKS = Machine(
+    (
+        root_port("rp0", 3, id_="8086:2030"),
+        *amd_card("trained", "rp0", slot=_HALF),
+        root_port("rp1", 4, 8.0, 8, id_="8086:2030"),
+        *amd_card("narrow", "rp1", slot=_HALF),
+        root_port("rp2", 5, id_="8086:2030"),
+        gpu("full", "rp2", RTX_4090),
+        root_port("rp3", 6, id_="8086:2030"),
+        upstream_port("plx", "rp3", link=_HALF),
+        downstream_port("plx0", "plx", 0),
+        *amd_card("behind0", "plx0"),
+        downstream_port("plx1", "plx", 1),
+        *amd_card("behind1", "plx1"),
+        root_port("rp4", 7, 8.0, 8, id_="8086:2030"),
+        upstream_port("pex", "rp4", link=_HALF),
+        downstream_port("pex0", "pex", 0),
+        gpu("below", "pex0", RTX_4090),
+        root_port("rp5", 8, id_="8086:2030"),
+        nic("nic", "rp5"),
+    ),
+    cpu=XEON,
+)
+NIC = "0000:13:00.0"
+
+TWO_SOCKETS = Machine(
+    (
+        two_sockets(0x40, 0x80),
+        root_port("rp0", 1, bus="rc0"),
+        gpu("gpu0", "rp0"),
+        root_port("rp1", 2, bus="rc1"),
+        gpu("gpu1", "rp1"),
+    ),
+    memory="2G",
+    processors="4,sockets=2,cores=2,threads=1",
+)
+
+LINK_GUESTS = {
+    "links": Guest(
+        LINKS,
+        steps=(
+            *LOOK,
+            ("scan", "guest"),
+            ("allow_sleep", NIC),
+            ("wait", "asleep", NIC),
+            ("state", "asleep-before"),
+            ("scan", "asleep", BARE),
+            ("state", "asleep-after"),
+        ),
+    ),
+    "two-sockets": Guest(TWO_SOCKETS),
+}
+
+# --- BARs -------------------------------------------------------------------------------------------------------------
+
+_CARDS = (root_port("rp0", 3), *amd_card("card0", "rp0"), root_port("rp1", 4), *amd_card("card1", "rp1"))
+# The firmware places 64-bit BARs at 56 TiB, or, with the aperture its setting names, at 512 GiB.
+HIGH = Machine(_CARDS, cpu=f"{EPYC},phys-bits=46", uefi=True)
+LOW = replace(HIGH, extra=("-fw_cfg", "name=opt/ovmf/X-PciMmio64Mb,string=524288"))
+
+# With 36 address bits there is room for one of these.
+_RESIZABLE = Bar(32 * GIB, sizes=(256 * MIB, 8 * GIB))
+NO_SPACE = Machine(
+    (
+        root_port("rp0", 3),
+        gpu("gpu0", "rp0", V620, bars={0: _RESIZABLE, 2: Bar(2 * MIB)}),
+        root_port("rp1", 4),
+        gpu("gpu1", "rp1", V620, bars={0: _RESIZABLE, 2: Bar(2 * MIB)}),
+        root_port("rp2", 5),
+        upstream_port("plx", "rp2"),
+        *(downstream_port(f"plx{number}", "plx", number) for number in range(4)),
+    ),
+    cpu=f"{EPYC},phys-bits=36",
+)
+
+HOTPLUG = Machine(
+    (
+        root_port("rp0", 3),
+        gpu("gpu0", "rp0", RTX_A5000),
+        root_port("rp1", 4, id_="", reserve="64G"),
+        root_port("rp2", 5, id_=""),
+    )
+)
+GPU, ROOMY, TIGHT = "0000:01:00.0", "0000:02:00.0", "0000:03:00.0"
+
+
+def _plug(running: Running) -> None:
+    """Put a GPU into each of the two empty ports, dressed before the guest can look at it."""
+    running.monitor("stop")
+    for name, bus in (("roomy", "rp1"), ("tight", "rp2")):
+        running.monitor("device_add", driver="nvme", bus=bus, id=name, serial=f"serial-{name}")
+    memory = QemuMemory(running.process.pid)
+    for name in ("roomy", "tight"):
+        memory.change(gpu(name, "", RTX_A5000).looks)
+    memory.close()
+    running.monitor("cont")
+
+
+BAR_GUESTS = {
+    "bars-high": Guest(HIGH),
+    "bars-high-mapped": Guest(HIGH.with_parts(AMD_IOMMU), steps=_JUDGE),
+    "bars-high-6.1": Guest(HIGH.with_parts(AMD_IOMMU), kernel="6.1", steps=_JUDGE),
+    "bars-low": Guest(LOW, "iommu=pt"),
+    "no-space": Guest(NO_SPACE, steps=(*LOOK, ("keep", "/proc/iomem"))),
+    "hotplug": Guest(
+        HOTPLUG,
+        steps=(
+            *_JUDGE,
+            ("say", "plug"),
+            ("wait", "present", ROOMY),
+            ("wait", "present", TIGHT),
+            ("state", "plugged"),
+            ("scan", "plugged-root", BARE),
+            ("say", "drop"),
+            ("wait", "lost", GPU),
+            ("scan", "lost", BARE),
+            ("remove_during_scan", "removed", ROOMY, BARE),
+            ("state", "removed-after"),
+        ),
+        answers={"plug": _plug, "drop": lambda running: running.memory.drop("gpu0")},
+    ),
+}
+
+# --- ACS and errors ---------------------------------------------------------------------------------------------------
+
+SWITCH = Machine(
+    (
+        INTEL_IOMMU,
+        root_port("rp0", 3, id_="8086:2030"),
+        upstream_port("plx", "rp0"),
+        downstream_port("plx0", "plx", 0, acs=True),
+        gpu("gpu0", "plx0", RTX_A5000),
+        downstream_port("plx1", "plx", 1, acs=True),
+        gpu("gpu1", "plx1", RTX_A5000),
+    ),
+    cpu=XEON,
+)
+PORTS = ("0000:02:00.0", "0000:02:01.0")
+BELOW = ("0000:03:00.0", "0000:04:00.0")
+
+_CORRECTABLE, _BAD_TLP, _TIMEOUT = "aer_dev_correctable", 6, 14
+ERROR_GUESTS = {
+    "acs": Guest(SWITCH, steps=(*LOOK, ("plug_driver", BELOW[0], "vfio-pci"), ("scan", "vfio", BARE))),
+    "acs-cleared": Guest(SWITCH, f"pci=disable_acs_redir={';'.join(PORTS)}", steps=_JUDGE),
+    "acs-configured": Guest(SWITCH, f"pci=config_acs={';'.join(f'xx000xx@{port}' for port in PORTS)}", steps=_JUDGE),
+    "errors": Guest(
+        Machine((root_port("rp0", 3), gpu("gpu0", "rp0", RTX_A5000), root_port("rp1", 4), gpu("gpu1", "rp1", RTX_A5000))),
+        steps=(
+            *_JUDGE,
+            *(("inject", GPU, "correctable", _BAD_TLP),) * 3,
+            ("counted", GPU, _CORRECTABLE, 3),
+            ("state", "correctable"),
+            ("scan", "correctable-root", BARE),
+            ("inject", "0000:02:00.0", "uncorrectable", _TIMEOUT),
+            ("counted", "0000:02:00.0", "aer_dev_nonfatal", 1),
+            ("state", "nonfatal"),
+            ("scan", "nonfatal-root", BARE),
+        ),
+    ),
+}
+
+GUESTS: dict[str, Guest] = {**IOMMU_GUESTS, **LINK_GUESTS, **BAR_GUESTS, **ERROR_GUESTS}
