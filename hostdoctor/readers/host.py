@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import msgspec
 
 from hostdoctor.evidence import Evidence
@@ -25,18 +27,25 @@ from hostdoctor.readers.platform import (
     read_modules,
     read_numa,
 )
+from hostdoctor.vendor import Vendors
 
+_NOBODY = Vendors(nvml=False, amd_smi=())
 _NO_COUNTERS = Unknown("there are no AER counters in this evidence")
 
 
-def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: bool = False) -> Host:
+def read_host(
+    evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: bool = False, vendors: Vendors | None = None
+) -> Host:
     """Read everything the checks look at.
 
     Args:
         evidence: where from.
-        deadline_s: how long the files that GPU drivers serve may take.
+        deadline_s: how long the files that GPU drivers serve, and vendors' libraries, may take.
         assume_bare_metal: judge a guest as if its PCI tree were hardware.
+        vendors: the libraries to ask; None stands for those of this machine where the evidence is live, else for none.
     """
+    if vendors is None:
+        vendors = Vendors() if evidence.kind == "live" else _NOBODY
     counters = PortCounters()
     functions = read_functions(evidence, counters.visit)
     gpus = [] if isinstance(functions, Unknown) else [found for found in functions.values() if _is_gpu(found)]
@@ -46,13 +55,15 @@ def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: b
         facts = read_driver_facts(source, gpus, with_kfd=has_amd)
         return msgspec.structs.replace(facts, network=read_network(source))  # last: a network driver can hang as well
 
-    at_work = GuardedRead(evidence, reader, deadline_s) if gpus else None
-    try:
+    with ExitStack() as stack:
+        at_work = GuardedRead(evidence, reader, deadline_s) if gpus else None
+        if at_work:
+            stack.callback(at_work.abandon)
+        asked = vendors.ask(gpus, deadline_s)
+        stack.callback(asked.abandon)
         host = _read_around(evidence, functions, has_amd, assume_bare_metal)
         driver = reader(at_work.answers()) if at_work else DriverFacts({}, {}, None)
-    finally:
-        if at_work:
-            at_work.abandon()
+        nvml, amd_smi = asked.answers()
     if isinstance(functions, Unknown):
         return host
     merged = {**functions, **driver.functions}
@@ -62,6 +73,8 @@ def read_host(evidence: Evidence, deadline_s: float = 10.0, assume_bare_metal: b
         functions=merged,
         gpu_facts=driver.gpu_facts,
         kfd=driver.kfd,
+        nvml=nvml,
+        amd_smi=amd_smi,
         modules=with_nvidia(host.modules, driver.nvidia),
         error_counters={**counters.found, **driver.error_counters} or _NO_COUNTERS,
         access=read_access(evidence) if gpus else host.access,
