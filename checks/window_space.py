@@ -39,7 +39,7 @@ def _need(view: View, function: Function, is_gpu: bool) -> int | Unknown:
     missing = missing_bars(function)
     if missing:
         size = sum(bar.size_bytes for bar in missing)
-        return size or Unknown("it has a BAR without an address, and how large that is cannot be seen")
+        return size or Unknown("it has a BAR without an address, and how large that is cannot be seen", _help(function))
     if not is_gpu:
         return 0
     bar = vram_bar_of(function, view.host.gpu_facts.get(function.address, GpuFacts()))
@@ -54,6 +54,14 @@ def _need(view: View, function: Function, is_gpu: bool) -> int | Unknown:
     if bar.is_small is None or isinstance(bar.vram_bytes, Unknown):
         return Unknown("how much memory the GPU has is not known")
     return min(bar.wanted_bytes, bar.largest_bytes)
+
+
+def _help(function: Function) -> str:
+    """What would show the size of a BAR: the Resizable BAR capability, where it was not read."""
+    config = function.config
+    if isinstance(config, Unknown):
+        return config.help
+    return config.resizable_bars.help if isinstance(config.resizable_bars, Unknown) else ""
 
 
 def _judge_need(view: View, function: Function, need: int, is_gpu: bool) -> Finding:

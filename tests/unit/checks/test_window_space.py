@@ -103,6 +103,13 @@ def test_a_need_whose_size_cannot_be_seen_is_unknown(build, verdict, with_card):
     found = verdict(ID, with_card(LOW, bars=(build.missing_bar(0),), config=ConfigFacts()))
     assert (found.outcome, found.subject) == ("unknown", (GPU,))
     assert "without an address" in found.title
+    assert not found.help
+
+
+def test_a_size_that_root_would_see_is_told_so(verdict, with_card, build):
+    config = ConfigFacts(resizable_bars=NEEDS_ROOT)
+    assert verdict(ID, with_card(LOW, bars=(build.missing_bar(0),), config=config)).help == NEEDS_ROOT.help
+    assert verdict(ID, with_card(LOW, bars=(build.missing_bar(0),), config=NEEDS_ROOT)).help == NEEDS_ROOT.help
 
 
 def test_unread_facts_are_unknown(build, verdict, with_card):
