@@ -1,4 +1,4 @@
-"""ACS redirect on the way between two GPUs below a common bridge."""
+"""ACS redirect on the way between two GPUs over a common bridge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judge(view: View) -> Iterator[Finding]:
     gpus = view.gpus
     if len(gpus) < 2:
         return
-    ports: dict[str, dict[str, Function]] = {}
+    ways: dict[str, dict[str, Function]] = {}
     members: dict[str, dict[str, Function]] = {}
     incomplete: dict[str, Function] = {}
     for number, a in enumerate(gpus):
@@ -35,30 +35,29 @@ def judge(view: View) -> Iterator[Finding]:
             if common is None:
                 incomplete.update((gpu.address, gpu) for gpu in (a, b) if not view.topology.knows_way_up(gpu))
             else:
-                between = view.topology.ports_between(a, b)
-                ports.setdefault(common.address, {}).update((port.address, port) for port in between)
+                way = view.topology.way_between(a, b)
+                ways.setdefault(common.address, {}).update((each.address, each) for each in way)
                 members.setdefault(common.address, {}).update(((a.address, a), (b.address, b)))
     if incomplete:
         why = Unknown("the ports above the card are not all in this evidence")
         yield unjudged(ID, tuple(incomplete), "ACS on the way between GPUs", why)
-    elif not ports:
+    elif not ways:
         title = "no two GPUs share a bridge, so ACS redirect decides nothing between them"
         yield Finding(ID, "ok", tuple(gpu.address for gpu in gpus), title)
-    for address in sorted(ports):
-        yield _judge_bridge(view, address, list(ports[address].values()), list(members[address]))
+    for address in sorted(ways):
+        yield _judge_bridge(view, address, list(ways[address].values()), list(members[address]))
 
 
-def _judge_bridge(view: View, common: str, ports: list[Function], gpus: list[str]) -> Finding:
-    redirecting = [(port, port.acs) for port in ports if isinstance(port.acs, Acs) and port.acs.redirects]
+def _judge_bridge(view: View, common: str, way: list[Function], gpus: list[str]) -> Finding:
+    redirecting = [(each, each.acs) for each in way if isinstance(each.acs, Acs) and each.acs.redirects]
     if redirecting:
         return _redirected(view, common, redirecting, gpus)
-    unread = next((port for port in ports if isinstance(port.acs, Unknown)), None)
-    if unread is not None and isinstance(unread.acs, Unknown):
-        subject = tuple(port.address for port in ports)
-        return unjudged(ID, subject, f"ACS on the ports below {common}", unread.acs)
-    title = f"no port between the GPUs below {common} redirects peer requests"
-    evidence = tuple(Evidence(port.source("config"), _acs_text(port.acs)) for port in ports)
-    return Finding(ID, "ok", tuple(port.address for port in ports), title, evidence=evidence)
+    unread = [(each.address, each.acs) for each in way if isinstance(each.acs, Unknown)]
+    if unread:
+        return unjudged(ID, tuple(address for address, _ in unread), f"ACS on the way over {common}", unread[0][1])
+    title = f"nothing on the way between the GPUs below {common} redirects peer requests"
+    evidence = tuple(Evidence(each.source("config"), _acs_text(each.acs)) for each in way)
+    return Finding(ID, "ok", tuple(each.address for each in way if each.is_bridge), title, evidence=evidence)
 
 
 def _acs_text(acs: Acs | Unknown | None) -> str:
@@ -101,13 +100,13 @@ def _title(ports: list[tuple[Function, Acs]]) -> str:
 CHECK = Check(
     id=ID,
     subject="bridges",
-    summary="No port between two GPUs below a common bridge redirects their requests to the root complex.",
-    looks_at="The ACS control register of every port from each GPU up to the bridge they share, the cards' own switch "
-    "ports included.",
+    summary="Nothing between two GPUs below a common bridge redirects their requests to the root complex.",
+    looks_at="The ACS control register of everything from each GPU up to the bridge they share: the GPUs themselves, the "
+    "ports of their cards' own switches, the ports above, and that bridge.",
     why="A switch can pass copies between its GPUs without the processor; with ACS redirect set it may not.",
-    decides="A warning where request redirect, completion redirect or egress control is set on such a port (info where "
-    "vfio-pci is in use, since guests need it). Source validation alone redirects nothing. GPUs without a common bridge: "
-    "ok, ACS decides nothing between them.",
+    decides="A warning where request redirect, completion redirect or egress control is set on any of them (info where "
+    "vfio-pci is in use, since guests need it). Source validation alone redirects nothing, nor does a function without "
+    "ACS. GPUs without a common bridge: ok, ACS decides nothing between them.",
     sources=(
         "Linux drivers/pci/p2pdma.c pci_bridge_has_acs_redir, calc_map_type_and_dist",
         "PCI Express Base Specification 6.0, 7.7.11.3 ACS Control Register",

@@ -223,17 +223,18 @@ def _distance(view: View, accessor: Function, owner: Function) -> Condition:
     hosts = _host_bridges(view, accessor, owner)
     if common is None or hosts.state == "holds":
         return hosts
-    ports = view.topology.ports_between(owner, accessor)
-    redirecting = [port for port in ports if (acs := port.acs) and not isinstance(acs, Unknown) and acs.redirects]
+    way = view.topology.way_between(owner, accessor)
+    redirecting = [each for each in way if (acs := each.acs) and not isinstance(acs, Unknown) and acs.redirects]
     if redirecting:
-        names = ", ".join(port.address for port in redirecting)
-        text = f"ACS redirect is set on {names}, below the common bridge {common.address}, and {hosts.text}"
-        evidence = tuple(Evidence(port.source("config"), "ACSCtl redirect") for port in redirecting)
+        names = ", ".join(each.address for each in redirecting)
+        text = f"ACS redirect is set on {names}, on the way over the common bridge {common.address}, and {hosts.text}"
+        evidence = tuple(Evidence(each.source("config"), "ACSCtl redirect") for each in redirecting)
         return Condition("distance", hosts.state, text, evidence, remedies=("acs-clear-redirect",))
-    if any(isinstance(port.acs, Unknown) for port in ports):
-        text = f"the ACS bits of the ports below {common.address} need root to read"
+    unread = next((each for each in way if isinstance(each.acs, Unknown)), None)
+    if unread is not None and isinstance(unread.acs, Unknown):
+        text = f"the ACS bits of {unread.address}, on the way over {common.address}, are not known: {unread.acs.reason}"
         return Condition("distance", "unknown", text)
-    text = f"both lie below the bridge {common.address}, and no port between redirects"
+    text = f"both lie below the bridge {common.address}, and nothing on the way redirects"
     return Condition("distance", "holds", text, (Evidence(common.origin, common.id),))
 
 

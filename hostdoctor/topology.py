@@ -123,13 +123,13 @@ class Topology:
         self.functions = functions
 
     def above(self, function: Function) -> list[Function]:
-        """The bridges above a function, nearest first, up to the root port."""
-        found: list[Function] = []
+        """The bridges above a function, nearest first, up to the root port; each once, also where parents form a loop."""
+        found: dict[str, Function] = {}
         parent = known(function.parent, None)
-        while parent and parent in self.functions and len(found) < len(self.functions):
-            found.append(self.functions[parent])
+        while parent and parent in self.functions and parent not in found and parent != function.address:
+            found[parent] = self.functions[parent]
             parent = known(self.functions[parent].parent, None)
-        return found
+        return list(found.values())
 
     def knows_way_up(self, function: Function) -> bool:
         """Whether every bridge from a function up to its root bus is in the evidence."""
@@ -140,21 +140,21 @@ class Topology:
         over_a = {bridge.address for bridge in self.above(a)}
         return next((bridge for bridge in self.above(b) if bridge.address in over_a), None)
 
-    def ports_between(self, a: Function, b: Function) -> list[Function]:
-        """Every bridge from each of two functions up to, but not including, their common bridge.
+    def way_between(self, a: Function, b: Function) -> list[Function]:
+        """The way from one function to another over their common bridge, both and that bridge included.
 
-        These are the ports whose ACS redirect decides (drivers/pci/p2pdma.c calc_map_type_and_dist).
+        These are the functions whose ACS redirect decides: drivers/pci/p2pdma.c calc_map_type_and_dist asks each of
+        them before it compares, so the two ends and the common bridge too.
         """
         common = self.common_bridge(a, b)
         if common is None:
             return []
-        ports = []
-        for function in (a, b):
-            for bridge in self.above(function):
-                if bridge.address == common.address:
-                    break
-                ports.append(bridge)
-        return ports
+        up, down = ([function, *self._below(common, function)] for function in (a, b))
+        return [*up, common, *reversed(down)]
+
+    def _below(self, bridge: Function, function: Function) -> list[Function]:
+        above = self.above(function)
+        return above[: above.index(bridge)]
 
     def first_on_root(self, function: Function) -> Function | None:
         """The first function on a function's root bus, by which the kernel knows the host bridge (pci_host_bridge_dev)."""

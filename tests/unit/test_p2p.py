@@ -277,10 +277,24 @@ def test_redirect_where_the_processors_rule_is_not_known_is_no_refusal(build, st
     assert states(parts, cpu=build.INTEL, kernel="5.15.0", facts=facts) == ["unknown", "unknown"]
 
 
+ENDS_AND_COMMON_BRIDGE = [*UNDER_SWITCH, "0000:01:00.0"]
+
+
+@pytest.mark.parametrize("where", ENDS_AND_COMMON_BRIDGE)
+def test_redirect_on_the_common_bridge_or_a_gpu_itself_counts(build, predict, below_switch, where):
+    """p2pdma.c asks each function for its redirect before it compares it with the other side."""
+    config = build.ConfigFacts(acs=build.REDIRECT)
+    found = predict(below_switch(change=lambda parts: build.changed(parts, where, config=config)))
+    assert {(pair.state, pair.decisive.name) for pair in found.values()} == {("fails", "distance")}
+    assert all(f"set on {where}," in pair.decisive.text for pair in found.values())
+
+
 @pytest.mark.parametrize("why", [NEEDS_ROOT, ASLEEP])
-def test_a_port_whose_acs_was_not_read_leaves_it_open(build, states, below_switch, why):
-    found = states(below_switch(change=lambda parts: build.changed(parts, "0000:02:01.0", config=why)))
-    assert found == ["unknown", "unknown"]
+@pytest.mark.parametrize("where", ["0000:02:01.0", *ENDS_AND_COMMON_BRIDGE])
+def test_acs_that_was_not_read_on_the_way_leaves_it_open(build, predict, below_switch, where, why):
+    found = predict(below_switch(change=lambda parts: build.changed(parts, where, config=why)))
+    assert {pair.state for pair in found.values()} == {"unknown"}
+    assert all(f"of {where}," in pair.decisive.text and why.reason in pair.decisive.text for pair in found.values())
 
 
 def test_redirect_above_the_common_bridge_does_not_count(build, states, below_switch):

@@ -230,20 +230,23 @@ def test_root_ports_of_their_own_share_no_bridge(build, topology):
     found = topology(build.two_navi_cards())
     first, second = found.gpus
     assert found.common_bridge(first, second) is None
-    assert found.ports_between(first, second) == []
+    assert found.way_between(first, second) == []
 
 
-def test_the_ports_between_two_cards_are_all_below_the_common_bridge(build, topology):
+def test_the_way_between_two_cards_has_both_and_the_common_bridge(build, topology):
     found = topology(build.below_one_switch())
     first, second = found.gpus
     assert found.common_bridge(first, second).address == "0000:01:00.0"
-    assert addresses(found.ports_between(first, second)) == [
+    assert addresses(found.way_between(first, second)) == [
+        "0000:13:00.0",
         "0000:12:00.0",
         "0000:11:00.0",
         "0000:02:00.0",
-        "0000:22:00.0",
-        "0000:21:00.0",
+        "0000:01:00.0",
         "0000:02:01.0",
+        "0000:21:00.0",
+        "0000:22:00.0",
+        "0000:23:00.0",
     ]
 
 
@@ -284,7 +287,7 @@ def test_parents_in_a_loop_end(build, topology):
         build.gpu("0000:04:00.0", build.V620, "0000:01:00.0"),
     )
     first, second = found.gpus
-    assert set(addresses(found.above(first))) == {"0000:01:00.0", "0000:02:00.0"}
+    assert addresses(found.above(first)) == ["0000:02:00.0", "0000:01:00.0"]
     assert found.common_bridge(first, second) is not None
     assert not found.knows_way_up(first)
     assert len(found.cards) == 2
@@ -292,7 +295,8 @@ def test_parents_in_a_loop_end(build, topology):
 
 def test_a_function_that_is_its_own_parent_ends(build, topology):
     found = topology(build.gpu("0000:03:00.0", build.V620, "0000:03:00.0"))
-    assert len(found.cards) == 1
+    assert (len(found.cards), found.cards[0].uplinks) == (1, ())
+    assert found.above(found.gpus[0]) == []
     assert not found.knows_way_up(found.gpus[0])
 
 

@@ -17,6 +17,8 @@ def test_no_redirect_is_in_order_and_shows_the_bits(build, verdict, text):
     assert "0000:01:00.0" in found.title
     assert "ReqRedir- CmpltRedir- EgressCtrl-" in text(found)
     assert "no ACS capability" in text(found), "the cards' own ports are part of the way"
+    assert "0000:13:00.0" in text(found), "and so are the GPUs"
+    assert "0000:13:00.0" not in found.subject, "but it is about bridges"
 
 
 def test_source_validation_alone_is_in_order(build, verdict):
@@ -55,6 +57,14 @@ def test_a_port_on_the_card_itself_counts(build, verdict):
     assert "disable_acs_redir=0000:12:00.0;0000:22:00.0 " in found.next
 
 
+@pytest.mark.parametrize("where", ["0000:01:00.0", "0000:13:00.0", "0000:23:00.0"])
+def test_the_common_bridge_and_the_gpus_themselves_count(build, verdict, where):
+    parts = build.changed(build.below_one_switch(), where, config=build.ConfigFacts(acs=build.REDIRECT))
+    found = verdict(ID, build.host(parts))
+    assert (found.outcome, found.subject) == ("warning", (where,))
+    assert f"disable_acs_redir={where} " in found.next
+
+
 def test_ports_above_the_common_bridge_do_not_count(build, verdict):
     parts = build.below_one_switch()
     root = build.root_port("0000:00:01.1", acs=build.REDIRECT)
@@ -87,11 +97,11 @@ def test_two_groups_of_gpus_give_two_findings(build, judge):
 
 
 @pytest.mark.parametrize("why", [NEEDS_ROOT, NOT_CAPTURED, ASLEEP])
-def test_an_unread_port_is_unknown(build, verdict, why):
-    parts = build.changed(build.below_one_switch(), DOWN[1], config=why)
+@pytest.mark.parametrize("where", [DOWN[1], "0000:01:00.0", "0000:13:00.0"])
+def test_what_was_not_read_on_the_way_is_unknown(build, verdict, where, why):
+    parts = build.changed(build.below_one_switch(), where, config=why)
     found = verdict(ID, build.host(parts))
-    assert (found.outcome, found.help) == ("unknown", why.help)
-    assert DOWN[1] in found.subject
+    assert (found.outcome, found.help, found.subject) == ("unknown", why.help, (where,))
 
 
 def test_a_redirect_that_is_seen_is_not_hidden_by_one_unread(build, verdict):

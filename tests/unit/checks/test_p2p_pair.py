@@ -137,7 +137,7 @@ def test_missing_facts_are_unknown_and_say_which(build, judge):
     acs = build.changed(build.below_one_switch(root_id="8086:7ab0"), "0000:02:00.0", config=NEEDS_ROOT)
     found = judge(ID, build.host(acs, cpu=build.INTEL))
     assert [each.outcome for each in found] == ["unknown", "unknown"]
-    assert "need root" in found[0].title
+    assert "needs root" in found[0].title
     found = judge(ID, build.host(build.two_navi_cards(driver=Unknown("not permitted"))))
     assert [each.outcome for each in found] == ["unknown", "unknown"]
 
