@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from hostdoctor import wording
 from hostdoctor.facts.host import KernelVersion
 from hostdoctor.facts.pci import Acs, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
+from hostdoctor.p2p import Prediction
 from hostdoctor.view import View
 
 ID = "acs-redirect"
@@ -21,43 +25,79 @@ _BITS = {
 _CONFIG_ACS_SINCE = KernelVersion(6, 12)
 
 
+class _Pair(msgspec.Struct, frozen=True):
+    """Two GPUs below a common bridge: the way between them, and why P2P is ruled out whatever ACS does, or nothing."""
+
+    gpus: tuple[Function, Function]
+    way: list[Function]
+    ruled_out: str
+
+    @property
+    def redirecting(self) -> list[Function]:
+        return [each for each in self.way if isinstance(each.acs, Acs) and each.acs.redirects]
+
+    @property
+    def unread(self) -> list[tuple[str, Unknown]]:
+        return [(each.address, each.acs) for each in self.way if isinstance(each.acs, Unknown)]
+
+
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each common bridge of GPUs, or one for all."""
     gpus = view.gpus
     if len(gpus) < 2:
         return
-    ways: dict[str, dict[str, Function]] = {}
-    members: dict[str, dict[str, Function]] = {}
+    pairs: dict[str, list[_Pair]] = {}
     incomplete: dict[str, Function] = {}
-    for number, a in enumerate(gpus):
-        for b in gpus[number + 1 :]:
-            common = view.topology.common_bridge(a, b)
-            if common is None:
-                incomplete.update((gpu.address, gpu) for gpu in (a, b) if not view.topology.knows_way_up(gpu))
-            else:
-                way = view.topology.way_between(a, b)
-                ways.setdefault(common.address, {}).update((each.address, each) for each in way)
-                members.setdefault(common.address, {}).update(((a.address, a), (b.address, b)))
+    for a, b in itertools.combinations(gpus, 2):
+        common = view.topology.common_bridge(a, b)
+        if common is None:
+            incomplete.update((gpu.address, gpu) for gpu in (a, b) if not view.topology.knows_way_up(gpu))
+        else:
+            pair = _Pair((a, b), view.topology.way_between(a, b), _ruled_out(view, a, b))
+            pairs.setdefault(common.address, []).append(pair)
     if incomplete:
         why = Unknown("the ports above the card are not all in this evidence")
         yield unjudged(ID, tuple(incomplete), "ACS on the way between GPUs", why)
-    elif not ways:
+    elif not pairs:
         title = "no two GPUs share a bridge, so ACS redirect decides nothing between them"
         yield Finding(ID, "ok", tuple(gpu.address for gpu in gpus), title)
-    for address in sorted(ways):
-        yield _judge_bridge(view, address, list(ways[address].values()), list(members[address]))
+    for address in sorted(pairs):
+        yield _judge_bridge(view, address, pairs[address])
 
 
-def _judge_bridge(view: View, common: str, way: list[Function], gpus: list[str]) -> Finding:
-    redirecting = [(each, each.acs) for each in way if isinstance(each.acs, Acs) and each.acs.redirects]
-    if redirecting:
-        return _redirected(view, common, redirecting, gpus)
-    unread = [(each.address, each.acs) for each in way if isinstance(each.acs, Unknown)]
-    if unread:
-        return unjudged(ID, tuple(address for address, _ in unread), f"ACS on the way over {common}", unread[0][1])
+def _ruled_out(view: View, a: Function, b: Function) -> str:
+    """Why two GPUs do no PCIe P2P in either direction, ACS and IOMMU aside; empty where they could, or nobody knows."""
+    reasons = [_never(each) for each in view.pairs if {each.accessor.address, each.owner.address} == {a.address, b.address}]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def _never(prediction: Prediction) -> str:
+    for condition in prediction.conditions:
+        if condition.name == "xgmi":
+            return condition.text
+        for_good = condition.by_design or condition.name == "p2p-kernel"
+        if condition.state == "fails" and for_good and condition.name not in ("distance", "iommu"):
+            return "" if prediction.driver_says else condition.text
+    return ""
+
+
+def _judge_bridge(view: View, common: str, pairs: list[_Pair]) -> Finding:
+    for some, told in (
+        ([pair for pair in pairs if not pair.ruled_out], _redirected),
+        ([pair for pair in pairs if pair.ruled_out], _harmless),
+    ):
+        if redirected := [pair for pair in some if pair.redirecting]:
+            return told(view, common, redirected)
+        if unread := dict(each for pair in some for each in pair.unread):
+            return unjudged(ID, tuple(unread), f"ACS on the way over {common}", next(iter(unread.values())))
+    way = _unique(pair.way for pair in pairs)
     title = f"nothing on the way between the GPUs below {common} redirects peer requests"
     evidence = tuple(Evidence(each.source("config"), _acs_text(each.acs)) for each in way)
     return Finding(ID, "ok", tuple(each.address for each in way if each.is_bridge), title, evidence=evidence)
+
+
+def _unique(groups: Iterable[Iterable[Function]]) -> list[Function]:
+    return list({each.address: each for group in groups for each in group}.values())
 
 
 def _acs_text(acs: Acs | Unknown | None) -> str:
@@ -66,25 +106,43 @@ def _acs_text(acs: Acs | Unknown | None) -> str:
     return "ACSCtl: " + " ".join(f"{name}{'+' if acs.control & bit else '-'}" for name, bit in _BITS.items())
 
 
-def _redirected(view: View, common: str, ports: list[tuple[Function, Acs]], gpus: list[str]) -> Finding:
-    addresses = [port.address for port, _ in ports]
-    evidence = tuple(Evidence(port.source("config"), _acs_text(acs)) for port, acs in ports)
+def _harmless(_view: View, common: str, pairs: list[_Pair]) -> Finding:
+    redirecting = _unique(pair.redirecting for pair in pairs)
+    gpus = [gpu.address for gpu in _unique(pair.gpus for pair in pairs)]
+    reasons = "; ".join(dict.fromkeys(pair.ruled_out for pair in pairs))
+    return Finding(
+        ID,
+        "info",
+        tuple(each.address for each in redirecting),
+        f"{_set_on(redirecting)} between GPUs that do no P2P over PCIe",
+        f"{wording.listed(gpus, 8)} share the bridge {common}. There is no P2P between these GPUs, so the redirect costs "
+        f"nothing today: {reasons}.",
+        evidence=tuple(Evidence(each.source("config"), _acs_text(each.acs)) for each in redirecting),
+    )
+
+
+def _redirected(view: View, common: str, pairs: list[_Pair]) -> Finding:
+    redirecting = _unique(pair.redirecting for pair in pairs)
+    gpus = [gpu.address for gpu in _unique(pair.gpus for pair in pairs)]
+    addresses = tuple(each.address for each in redirecting)
+    title = f"{_set_on(redirecting)} between GPUs below a common bridge"
+    evidence = tuple(Evidence(each.source("config"), _acs_text(each.acs)) for each in redirecting)
     explanation = (
-        f"{wording.listed(gpus, 8)} share the bridge {common}, but these ports send requests between them up to the root "
-        "complex instead of switching them, so P2P is slower there, or not allowed at all."
+        f"{wording.listed(gpus, 8)} share the bridge {common}, but requests between them are sent up to the root "
+        "complex instead of being switched there, so P2P is slower, or not allowed at all."
     )
     cost = Cost("copies between these GPUs pass the switch's uplink twice instead of staying in the switch")
     if view.uses_vfio:
         explanation += " Guests use devices of this host, and the redirect keeps them apart: clearing it merges groups."
-        return Finding(ID, "info", tuple(addresses), _title(ports), explanation, evidence=evidence, cost=cost)
+        return Finding(ID, "info", addresses, title, explanation, evidence=evidence, cost=cost)
     option = f"pci=disable_acs_redir={';'.join(addresses)}"
     version = view.host.boot.version
     newer = "" if isinstance(version, Unknown) or version < _CONFIG_ACS_SINCE else " (or pci=config_acs=)"
     return Finding(
         ID,
         "warning",
-        tuple(addresses),
-        _title(ports),
+        addresses,
+        title,
         explanation,
         evidence=evidence,
         cost=cost,
@@ -93,8 +151,9 @@ def _redirected(view: View, common: str, ports: list[tuple[Function, Acs]], gpus
     )
 
 
-def _title(ports: list[tuple[Function, Acs]]) -> str:
-    return f"ACS redirect is set on {wording.count(len(ports), 'port')} between GPUs below a common bridge"
+def _set_on(redirecting: list[Function]) -> str:
+    word = "port" if all(each.is_bridge for each in redirecting) else "function"
+    return f"ACS redirect is set on {wording.count(len(redirecting), word)}"
 
 
 CHECK = Check(
@@ -104,9 +163,10 @@ CHECK = Check(
     looks_at="The ACS control register of everything from each GPU up to the bridge they share: the GPUs themselves, the "
     "ports of their cards' own switches, the ports above, and that bridge.",
     why="A switch can pass copies between its GPUs without the processor; with ACS redirect set it may not.",
-    decides="A warning where request redirect, completion redirect or egress control is set on any of them (info where "
-    "vfio-pci is in use, since guests need it). Source validation alone redirects nothing, nor does a function without "
-    "ACS. GPUs without a common bridge: ok, ACS decides nothing between them.",
+    decides="A warning where request redirect, completion redirect or egress control is set on any of them; info where "
+    "vfio-pci is in use, since guests need it, and where these GPUs do no P2P over PCIe anyway (different vendors or "
+    "NVIDIA chips, a product's policy, a kernel without P2P, one XGMI hive). Source validation alone redirects nothing, "
+    "nor does a function without ACS. GPUs without a common bridge: ok, ACS decides nothing between them.",
     sources=(
         "Linux drivers/pci/p2pdma.c pci_bridge_has_acs_redir, calc_map_type_and_dist",
         "PCI Express Base Specification 6.0, 7.7.11.3 ACS Control Register",

@@ -85,6 +85,77 @@ def test_where_guests_use_devices_it_is_a_fact_only(build, verdict):
     assert "Guests" in found.explanation
 
 
+def nvidia_below_one_switch(build, *ids, acs=None):
+    """NVIDIA cards at 0000:03:00.0, 0000:04:00.0 ... below one switch (0000:01:00.0)."""
+    switch = build.switch(0x01, "0000:00:01.1", ports=len(ids), acs=acs or build.REDIRECT)
+    cards = [build.gpu(f"0000:{3 + n:02x}:00.0", id_, f"0000:02:{n:02x}.0") for n, id_ in enumerate(ids)]
+    return [build.root_port("0000:00:01.1"), switch, cards]
+
+
+def two_vendors_below_one_switch(build):
+    return build.changed(nvidia_below_one_switch(build, "10de:2231", "10de:2231"), "0000:03:00.0", vendor=0x1002, device=0x66A1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        (two_vendors_below_one_switch, "different vendors"),
+        (lambda build: nvidia_below_one_switch(build, build.A5000, build.RTX_2000_ADA), "AD107 and GA102"),
+        (lambda build: nvidia_below_one_switch(build, build.RTX_3090, build.RTX_3090), "policy of the product"),
+    ],
+    ids=["two vendors", "unequal chips", "GeForce"],
+)
+def test_gpus_that_never_do_p2p_lose_nothing_by_it(build, verdict, parts, why):
+    found = verdict(ID, build.host(parts(build)))
+    assert (found.outcome, found.subject) == ("info", DOWN)
+    assert (found.remedies, found.cost, found.next) == ((), None, "")
+    assert "no P2P between these GPUs, so the redirect costs nothing today" in found.explanation
+    assert why in found.explanation
+
+
+@pytest.mark.parametrize("pcie_p2p", [None, "N"])
+def test_a_kernel_without_p2p_loses_nothing_by_it(build, verdict, pcie_p2p):
+    found = verdict(ID, build.host(build.below_one_switch(build.REDIRECT), pcie_p2p=pcie_p2p))
+    assert (found.outcome, found.remedies, found.cost) == ("info", (), None)
+
+
+def test_gpus_of_one_hive_need_no_pcie(build, verdict):
+    kfd = build.kfd(["0000:13:00.0", "0000:23:00.0"], hives=(7, 7))
+    found = verdict(ID, build.host(build.below_one_switch(build.REDIRECT, id_=build.MI210), kfd=kfd))
+    assert (found.outcome, found.remedies) == ("info", ())
+    assert "XGMI" in found.explanation
+
+
+def test_what_can_be_mended_otherwise_keeps_the_warning(build, verdict):
+    """A small BAR, an unlisted host bridge that ACS alone makes matter, a translating IOMMU, a product nobody knows."""
+    small = build.below_one_switch(build.REDIRECT, bar_size=256 << 20, config=build.resizable(0, 256 << 20, 32 << 30))
+    assert verdict(ID, build.host(small)).outcome == "warning"
+    unlisted = [
+        build.function("0000:00:00.0", "8086:4660", 0x060000),
+        build.below_one_switch(build.REDIRECT, root_id="8086:460d"),
+    ]
+    assert verdict(ID, build.host(unlisted, cpu=build.INTEL)).outcome == "warning"
+    translated = nvidia_below_one_switch(build, build.A5000, build.A5000)
+    translated = build.changed(translated, "0000:03:00.0", iommu_type="DMA-FQ")
+    assert verdict(ID, build.host(translated)).outcome == "warning"
+    assert verdict(ID, build.host(nvidia_below_one_switch(build, "10de:ffff", "10de:ffff"))).outcome == "warning"
+
+
+def test_only_ways_between_gpus_that_can_do_p2p_are_to_be_cleared(build, verdict):
+    third = build.gpu("0000:31:00.0", build.A5000, "0000:02:02.0")
+    parts = [build.root_port("0000:00:01.1"), build.switch(0x01, "0000:00:01.1", ports=3, acs=build.REDIRECT), third]
+    cards = [build.navi_card(0x11, "0000:02:00.0"), build.navi_card(0x21, "0000:02:01.0")]
+    found = verdict(ID, build.host(parts, cards))
+    assert (found.outcome, found.subject) == ("warning", DOWN)
+    cleared = build.changed(
+        build.changed([*parts, *cards], DOWN[0], config=build.ConfigFacts(acs=build.NO_REDIRECT)),
+        DOWN[1],
+        config=build.ConfigFacts(acs=build.NO_REDIRECT),
+    )
+    found = verdict(ID, build.host(cleared))
+    assert (found.outcome, found.subject) == ("info", ("0000:02:02.0",))
+
+
 def test_two_groups_of_gpus_give_two_findings(build, judge):
     second = [
         build.root_port("0000:80:01.1"),
