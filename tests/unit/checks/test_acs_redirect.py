@@ -49,6 +49,46 @@ def test_newer_kernels_may_use_config_acs(build, verdict):
     assert "pci=config_acs=" in verdict(ID, build.host(build.below_one_switch(build.REDIRECT), kernel="6.12.1")).next
 
 
+BOTH = "0000:02:00.0;0000:02:01.0"
+
+
+@pytest.mark.parametrize(
+    ("line", "advised"),
+    [
+        ("pci=realloc=off,disable_acs_redir=0000:aa:00.0", f"disable_acs_redir=0000:aa:00.0;{BOTH} in"),
+        ("pci=disable_acs_redir=aa:00.0 pci=disable_acs_redir=02:01.0", "disable_acs_redir=aa:00.0;02:01.0;0000:02:00.0 in"),
+        ("pci=disable_acs_redir=02:00.0 pci=noaer", "disable_acs_redir=02:00.0;0000:02:01.0 in"),
+        ("pci=disable_acs_redir=pci:10b5:0;0000:aa:00.0 pci=disable_acs_redir=bb:1.0",
+         "disable_acs_redir=pci:10b5:0;0000:aa:00.0;bb:1.0 in"),
+        ("pci=disable_acs_redir=pci:10b5:8797;pci:8086:8796;pci:10b5;rubbish",
+         f"disable_acs_redir=pci:10b5:8797;pci:8086:8796;pci:10b5;rubbish;{BOTH} in"),
+        ("pci=config_acs=x0xx@0000:aa:00.0",
+         "config_acs=0x00xx@0000:02:00.0;0x00xx@0000:02:01.0;x0xx@0000:aa:00.0 in"),
+        ("pci=config_acs=1111111@02:00.0;11@pci:0:0", "config_acs=1010011@02:00.0;0x0011@0000:02:01.0;11@pci:0:0 in"),
+        ("pci=config_acs=x0xx@0000:aa:00.0,disable_acs_redir=0000:bb:00.0", "config_acs=0x00xx@0000:02:00.0;"),
+    ],
+)  # fmt: skip
+def test_one_list_takes_the_place_of_those_given(build, verdict, text, line, advised):
+    """Of several lists the kernel keeps the last only; config_acs= is applied after disable_acs_redir=."""
+    found = verdict(ID, build.host(build.below_one_switch(build.REDIRECT), command_line=f"ro {line}"))
+    assert found.next.startswith(f"under pci= on the kernel command line, put {advised}")
+    assert "add pci=" not in found.next
+    assert "/proc/cmdline" in text(found)
+
+
+def test_a_list_the_kernel_does_not_know_is_left_alone(build, verdict):
+    line = "ro pci=config_acs=x0xx@0000:aa:00.0"
+    found = verdict(ID, build.host(build.below_one_switch(build.REDIRECT), command_line=line, kernel="6.1.0-25-amd64"))
+    assert f"add pci=disable_acs_redir={BOTH} to" in found.next
+
+
+@pytest.mark.parametrize("option", [f"disable_acs_redir={BOTH}", "config_acs=0x00xx@0000:02:00.0;0x00xx@0000:02:01.0"])
+def test_a_list_that_names_all_and_clears_nothing_is_not_advised_again(build, verdict, option):
+    found = verdict(ID, build.host(build.below_one_switch(build.REDIRECT), command_line=f"ro pci={option}"))
+    assert "look in the kernel log" in found.next
+    assert option in found.next
+
+
 def test_a_port_on_the_card_itself_counts(build, verdict):
     """Two cards under one switch can be kept apart by their own downstream ports alone."""
     found = verdict(ID, build.host(build.below_one_switch(own_acs=(None, build.REDIRECT))))
