@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import p2p, wording
+from hostdoctor.bars import vram_bar
 from hostdoctor.facts.pci import ATI, NVIDIA, Bar, Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Finding, unjudged
@@ -32,9 +33,16 @@ def judge(view: View) -> Iterator[Finding]:
 
 def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
     reaches = [(peer, p2p.reach(view, peer, owner)) for peer in peers]
+    if isinstance(bar := vram_bar(owner), Unknown) or bar is None or not bar.assigned:
+        why = bar if isinstance(bar, Unknown) else Unknown("its memory BAR has no address")
+        return unjudged(ID, (owner.address,), "reach of its BAR", why)
     failing = [(peer, reach) for peer, reach in reaches if reach.state == "fails"]
+    linked = [peer for peer, _ in failing if p2p.kfd_verdict(view.host.kfd, peer, owner)[0]]
+    if linked:
+        why = Unknown(f"by its address it is beyond {linked[0].address}, but the driver publishes a link between them")
+        return unjudged(ID, (owner.address,), "reach of its BAR", why, failing[0][1].evidence)
     if failing and owner.vendor == ATI:
-        return _out_of_reach(view, owner, failing)
+        return _out_of_reach(view, owner, failing, len(failing) == len(peers))
     unknown = next((reach for _, reach in reaches if reach.state == "unknown"), None)
     if unknown is not None or failing:
         text = unknown.text if unknown else failing[0][1].text
@@ -64,37 +72,44 @@ def _only_mapped(owner: Function, mapped: list[tuple[Function, p2p.Condition]]) 
     )
 
 
-def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p.Condition]]) -> Finding:
-    bar = p2p.vram_bar(owner)
+def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p.Condition]], by_all: bool) -> Finding:
+    bar = vram_bar(owner)
     assert isinstance(bar, Bar)  # noqa: S101  a reach that fails has compared an address
     bits = min(known(p2p.mask_bits(peer)[0], 64) for peer, _ in failing)
     beyond = [_address(gpu) for gpu in p2p.candidates(view, owner.vendor) if _address(gpu) >> bits]
     lowest = min(beyond, default=bar.address)
     names = wording.listed((peer.address for peer, _ in failing), 8)
-    needs = bar.end.bit_length()
     base = next((text for limit, text in _MMIO_BASES if bits >= limit), "256G")
+    who = "the GPUs" if by_all else names
+    copies = "every copy between these GPUs goes" if by_all else f"copies that {names} should make go"
+    between = "between these GPUs" if by_all else f"by {names} to or from it"
     return Finding(
         ID,
         "failure",
         (owner.address,),
-        f"the firmware put the BARs at {wording.tebibytes(lowest)}, beyond the {bits} bits the GPUs address",
-        f"BAR{bar.index} of {owner.address} lies at {bar.address:#x}-{bar.end:#x}, which needs {needs} address bits; "
-        f"{names} put{'s' if len(failing) == 1 else ''} only {bits} on the bus ({wording.size(1 << bits)}). So P2P to it "
-        "is refused, and every copy between these GPUs goes through host memory. 64-bit MMIO must begin at "
-        f"{base} or so, so that base and sizes of all BARs end below {wording.size(1 << bits)}; "
-        f"a base of {wording.tebibytes(1 << bits).replace(' TiB', 'T')} is already too high.{_about_iommu(view)}",
+        f"the firmware put the BARs at {wording.tebibytes(lowest)}, beyond the {bits} bits {who} address",
+        f"BAR{bar.index} of {owner.address} lies at {bar.address:#x}-{bar.end:#x}, which needs {bar.end.bit_length()} address "
+        f"bits; {names} put{'s' if len(failing) == 1 else ''} only {bits} on the bus ({wording.size(1 << bits)}). So P2P to it "
+        f"is refused, and {copies} through host memory. 64-bit MMIO must begin at {base} or so, so that base and sizes of all "
+        f"BARs end below {wording.size(1 << bits)}; a base of {_tera(1 << bits)} is already too high.{_about_hole(view, bits)}"
+        f"{_about_iommu(view)}",
         evidence=tuple(dict.fromkeys(evidence for _, reach in failing for evidence in reach.evidence)),
-        cost=Cost(
-            "no direct copies between these GPUs; tensor parallel needs them in every layer, layer parallel only between stages"
-        ),
+        cost=Cost(f"no direct copies {between}; tensor parallel needs them in every layer, layer parallel only between stages"),
         remedies=("firmware-mmio-below-dma-limit",),
         next=f"in the firmware: MMIO High Base {_tera(lowest)} -> {base} (on boards without that setting, the one "
         "that places 64-bit MMIO)",
     )
 
 
+def _about_hole(view: View, bits: int) -> str:
+    """40-bit cards are squeezed against the range that AMD processors keep for HyperTransport."""
+    if bits > 40 or not view.host.cpu.is_amd:
+        return ""
+    return f" It must also stay clear of {p2p.HT_HOLE_START:#x}-{p2p.HT_HOLE_END:#x}, where AMD processors map no DMA."
+
+
 def _address(gpu: Function) -> int:
-    bar = p2p.vram_bar(gpu)
+    bar = vram_bar(gpu)
     return bar.address if isinstance(bar, Bar) else 0
 
 
@@ -104,9 +119,9 @@ def _tera(address: int) -> str:
 
 
 def _about_iommu(view: View) -> str:
-    version = view.host.boot.version
-    if isinstance(version, Unknown) or version >= p2p.REMAP_SINCE:
+    if p2p.driver_remaps(view) is not False:
         return ""
+    version = view.host.boot.version
     return f" Kernel {version} cannot let the IOMMU map it instead; kernels from {p2p.REMAP_SINCE} on can."
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import wording
-from hostdoctor.bars import MissingBar, missing_bars
+from hostdoctor.bars import MissingBar, missing_bars, vram_bar
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
-from hostdoctor.p2p import vram_bar
 from hostdoctor.view import View
 
 ID = "bar-unassigned"

@@ -20,11 +20,14 @@ def judge(view: View) -> Iterator[Finding]:
     lost = [function for function in asked if not isinstance(function.config, Unknown) and function.config.lost]
     for function in lost:
         yield _lost(view, function)
+    for address in view.host.lacking_functions:
+        title = f"{address} is listed, but its folder is not in this evidence"
+        yield Finding(ID, "unknown", (address,), title, "What it is and whether it answers cannot be told.")
     silent = _silent(view)
     for why, addresses in silent.items():
         yield unjudged(ID, tuple(addresses), f"answer of {wording.listed(addresses)}", why)
     asleep = [function.address for function in functions if function.asleep]
-    if asked and not lost and not silent:
+    if asked and not lost and not silent and not view.host.lacking_functions:
         text = f"; {wording.count(len(asleep), 'sleeping function')} left alone" if asleep else ""
         yield Finding(ID, "ok", (), f"every function that was asked answers{text}")
     elif functions and not asked and not silent:
@@ -51,7 +54,7 @@ def _lost(view: View, function: Function) -> Finding:
             ID,
             "unknown",
             (function.address,),
-            f"{name} {reason}: lost, or powered off to save energy (D3cold)",
+            f"{name} {_how(reason)}: lost, or powered off to save energy (D3cold)",
             "Both look the same from outside; the power state is not in this evidence.",
             evidence=evidence,
             help="wake the device by using it, then look again",
@@ -62,7 +65,7 @@ def _lost(view: View, function: Function) -> Finding:
         ID,
         "failure",
         (function.address,),
-        f"{name} no longer answers: it {reason}",
+        f"{name} no longer answers: it {_how(reason)}",
         "The kernel still lists the function and counts it as awake, but nothing answers on the bus: its link went "
         f"down, it lost power, or its firmware hangs.{also}",
         "certain",
@@ -70,6 +73,10 @@ def _lost(view: View, function: Function) -> Finding:
         remedies=("check-power-and-seating",),
         next="read the kernel log for the moment it went, check power cables and seating, then power cycle the host",
     )
+
+
+def _how(reason: str) -> str:
+    return reason if reason.startswith("reads") else f"shows {reason}"
 
 
 def _power_evidence(function: Function) -> tuple[Evidence, ...]:

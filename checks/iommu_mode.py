@@ -59,7 +59,8 @@ def _without_group(view: View, gpu: Function) -> Finding:
 def _translated_nvidia(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
     """Peers that may do P2P: another GPU of the same chip, both of a product the stock driver does not refuse."""
     subject = (gpu.address,)
-    others = [] if gpu.driver == "vfio-pci" else [other for other in view.nvidia_gpus if other is not gpu]
+    at_work = [other for other in view.nvidia_gpus if other.driver != "nouveau"]  # nouveau does no compute, so no copies
+    others = [other for other in at_work if other is not gpu] if gpu in at_work else []
     answers = {other.address: _may_do_p2p(gpu, other) for other in others}
     peers = [other for other in others if answers[other.address]]
     if not peers and None in answers.values():
@@ -80,9 +81,16 @@ def _translated_nvidia(view: View, gpu: Function, mode: str, evidence: tuple[Evi
         "compared tells.",
         "likely",
         evidence,
-        remedies=("iommu-passthrough",),
-        next="add iommu=pt to the kernel command line",
+        remedies=("iommu-translate-until-moved",) if _rests_on_translation(view) else ("iommu-passthrough",),
+        next=_next(view),
     )
+
+
+def _next(view: View) -> str:
+    """iommu=pt acts on every device, so it waits where AMD GPUs still need the translation."""
+    if _rests_on_translation(view):
+        return "first move the AMD GPUs' BARs within reach (see bar-reach): iommu=pt would end their P2P now"
+    return "add iommu=pt to the kernel command line"
 
 
 def _may_do_p2p(gpu: Function, other: Function) -> bool | None:
@@ -100,7 +108,11 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
     if p2p.p2p_switched_on(view).state == "fails":
         title = f"{mode} (translated); the kernel or driver does no P2P here, so nothing depends on it yet"
         return Finding(ID, "ok", subject, title, evidence=evidence)
-    reaches = [p2p.reach(view, a, b) for a in amd for b in amd if a is not b and gpu in (a, b)]
+    pairs = [(a, b) for a in amd for b in amd if a is not b and gpu in (a, b) and not p2p.same_hive(view.host.kfd, a, b)]
+    if not pairs:
+        title = f"{mode} (translated); XGMI joins these GPUs, whatever the IOMMU does"
+        return Finding(ID, "ok", subject, title, evidence=evidence)
+    reaches = [p2p.reach(view, *pair) for pair in pairs]
     beyond = [each for each in reaches if "beyond" in each.text]
     if any(each.state == "unknown" for each in reaches):
         title = f"{mode} (translated); where the BARs lie is not known, so whether that suits P2P is not judged"
@@ -128,7 +140,18 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
             remedies=("iommu-passthrough",),
             next="first move the BARs (see bar-reach), then add iommu=pt to the kernel command line",
         )
+    if _rests_on_translation(view):
+        title = f"{mode} (translated), and P2P of other GPUs here depends on it"
+        explanation = "iommu=pt would cost this GPU nothing, but it acts on all, and ends P2P to BARs that only the IOMMU maps."
+        return Finding(ID, "info", subject, title, explanation, evidence=evidence, remedies=("iommu-translate-until-moved",))
     return _translated_within_reach(gpu, mode, evidence)
+
+
+def _rests_on_translation(view: View) -> bool:
+    """Whether some pair of AMD GPUs does P2P only because the IOMMU translates, so that iommu=pt would end it."""
+    amd = p2p.candidates(view, ATI)
+    reaches = (p2p.reach(view, a, b) for a in amd for b in amd if a is not b and not p2p.same_hive(view.host.kfd, a, b))
+    return any(each.state == "holds" and "beyond" in each.text for each in reaches)
 
 
 def _translated_within_reach(gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from hostdoctor import drivers
+from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import NVIDIA, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
@@ -12,17 +15,14 @@ from hostdoctor.view import View
 
 ID = "link-speed"
 
-# amdgpu counts a GPU as busy by the share of time its pipes work; from here on its clocks and its link are up.
-_BUSY_PERCENT = 50
-
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding a card."""
     for card in view.cards:
-        yield _judge_card(card, view.host.gpu_facts.get(card.gpu.address, GpuFacts()))
+        yield _judge_card(view.host, card)
 
 
-def _judge_card(card: Card, facts: GpuFacts) -> Finding:
+def _judge_card(host: Host, card: Card) -> Finding:
     subject = (card.gpu.address,)
     edge, slot = link_of(card.top), card.slot_or_reason
     speed = edge.current_speed_gts
@@ -37,47 +37,62 @@ def _judge_card(card: Card, facts: GpuFacts) -> Finding:
             return Finding(ID, "ok", subject, f"{speed:g} GT/s, all that the card can do", evidence=evidence)
         return unjudged(ID, subject, "link speed", possible if isinstance(possible, Unknown) else NOT_CAPTURED, evidence)
     if speed >= possible:
-        return Finding(ID, "ok", subject, f"{speed:g} GT/s, all that card and slot can do", evidence=evidence)
-    return _slow(card, slot, speed, possible, facts)
+        title = f"{speed:g} GT/s, all that card and slot can do"
+        return Finding(ID, "ok", subject, title, evidence=(*evidence, *drivers.other_speed(host, card)))
+    return _slow(host, card, slot, speed, possible)
 
 
-def _slow(card: Card, slot: Segment, speed: float, possible: float, facts: GpuFacts) -> Finding:
+def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) -> Finding:
     subject = (card.gpu.address,)
     evidence = (
         Evidence(slot.lower.source("current_link_speed"), f"{speed:g} GT/s"),
         Evidence(slot.lower.source("max_link_speed"), f"{link_of(slot.lower).max_speed_gts:g} GT/s"),
         Evidence(slot.upper.source("max_link_speed"), f"{link_of(slot.upper).max_speed_gts:g} GT/s"),
     )
-    busy = facts.busy_percent
-    if isinstance(busy, Unknown) or busy < _BUSY_PERCENT:
-        known_idle = not isinstance(busy, Unknown)
+    link = drivers.driver_link(host, card)
+    if link and not isinstance(link.speed_gts, Unknown) and link.speed_gts >= possible:
+        title = f"{link.speed_gts:g} GT/s by {link.source}, all that card and slot can do; {speed:g} when the kernel was asked"
+        explanation = "The two were asked one after the other, and asking the driver can wake its link: it comes up to speed."
+        return Finding(ID, "ok", subject, title, explanation, evidence=(*evidence, link.speed_evidence))
+    activity = drivers.activity(host, card.gpu)
+    if activity.state != "at-work":
+        known_idle = activity.state == "at-rest"
         return Finding(
             ID,
             "unknown",
             subject,
             f"{speed:g} GT/s now, {possible:g} possible: {'the GPU is idle' if known_idle else 'the GPU may be idle'}",
-            "GPUs lower the speed of an idle link and raise it under load, so a reading at rest proves nothing.",
-            evidence=(*evidence, *_busy_evidence(card, facts)),
+            f"{activity.sentence}GPUs lower the speed of an idle link and raise it under load, so a reading at rest proves "
+            "nothing.",
+            evidence=(*evidence, *activity.evidence),
             help="load the GPU and scan again",
         )
+    if chosen := _chosen_level(host.gpu_facts.get(card.gpu.address, GpuFacts()), speed):
+        levels = Evidence(card.gpu.source("pp_dpm_pcie"), chosen)
+        title = f"{speed:g} GT/s now, {possible:g} possible: the driver keeps a lower level of its link although the GPU works"
+        help_ = "see the GPU's performance level, power_dpm_force_performance_level"
+        return Finding(ID, "unknown", subject, title, evidence=(*evidence, levels), help=help_)
     return Finding(
         ID,
         "failure",
         subject,
-        f"the link runs at {speed:g} GT/s under load, although card and slot can do {possible:g}",
-        f"The GPU is {busy} % busy, so this is no power saving: a riser or cable too poor for the speed, a slot set to "
-        "a lower generation in the firmware, or a link that fell back after errors.",
+        f"the link runs at {speed:g} GT/s {activity.how}, although card and slot can do {possible:g}",
+        f"{activity.sentence}So this is no power saving: a riser or cable too poor for the speed, a slot set to a lower "
+        "generation in the firmware, or a link that fell back after errors.",
         "likely",
-        (*evidence, *_busy_evidence(card, facts)),
+        (*evidence, *activity.evidence, *drivers.other_speed(host, card)),
         cost_of(slot.current_gbs, slot.loaded_gbs),
         ("reseat-or-move-card",),
         "look for the slot's speed setting in the firmware, then try the card without its riser or in another slot",
     )
 
 
-def _busy_evidence(card: Card, facts: GpuFacts) -> tuple[Evidence, ...]:
-    busy = facts.busy_percent
-    return () if isinstance(busy, Unknown) else (Evidence(card.gpu.source("gpu_busy_percent"), str(busy)),)
+def _chosen_level(facts: GpuFacts, speed: float) -> str:
+    """Amdgpu's levels of the link where it could go higher than it does ("1: 16.0GT/s, x16 *"); else nothing."""
+    if isinstance(facts.link_levels, Unknown):
+        return ""
+    speeds = [float(found) for found in re.findall(r"([0-9]{1,3}(?:\.[0-9])?)GT/s", facts.link_levels[:4096])]
+    return " | ".join(facts.link_levels.splitlines()[:8]) if speeds and max(speeds) > speed else ""
 
 
 CHECK = Check(
@@ -85,14 +100,16 @@ CHECK = Check(
     subject="card",
     summary="The link between slot and card runs as fast as both ends can.",
     looks_at="The current speed and the maximum speeds of the card's edge and of the port above it, and whether the GPU "
-    "is at work (gpu_busy_percent).",
+    "is at work: gpu_busy_percent, and on the host itself what NVML or AMD SMI says of its load, its performance state and "
+    "its link.",
     why="Each generation doubles the bandwidth of the same lanes.",
     decides="Ok where the link runs at the best speed of both ends. Below it, a failure only where the GPU is known to be "
-    f"at work (at least {_BUSY_PERCENT} % busy): idle GPUs lower their link's speed. Otherwise unknown, with what would "
-    "tell.",
+    f"at work (at least {drivers.BUSY_PERCENT} % busy, or NVIDIA's performance states P0 to P2): idle GPUs lower their link's "
+    "speed. Otherwise unknown, with what would tell.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",
         "nvidia-smi manual, pcie.link.gen.current: may be reduced when the GPU is not in use",
+        "NVIDIA nvml.h nvmlDeviceGetPerformanceState, nvmlDeviceGetCurrPcieLinkGeneration",
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_pcie_dynamic_switching_supported",
     ),
     judge=judge,

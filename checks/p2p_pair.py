@@ -12,6 +12,7 @@ from hostdoctor.view import View
 
 ID = "p2p-pair"
 
+_FABRICS = ("nvlink", "xgmi")
 _SPLITTING = "tensor parallel moves activations over this path in every layer, layer parallel only between stages"
 
 
@@ -27,6 +28,8 @@ def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:
     if pair.disagrees:
         return _disagreement(pair, subject)
     decisive = pair.decisive
+    if decisive is None and any(condition.name in _FABRICS for condition in pair.conditions):
+        cards = {}  # the cards' PCIe links have no part in it
     if decisive is None:
         agrees = " and the driver says so too" if pair.driver_says else ""
         evidence = (*(each for condition in pair.conditions for each in condition.evidence), *pair.driver_evidence)
@@ -57,11 +60,14 @@ def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], ca
     holding = sum(condition.state == "holds" for condition in pair.conditions)
     agrees = pair.driver_says is False
     explanation = f"Of {len(pair.conditions)} conditions {holding} hold; this is the first that fails."
-    if agrees:
+    if decisive.name == "nvml":
+        explanation = f"That is NVML's word, which tells what the driver does; the other {holding} conditions hold."
+        explanation += " The key is among the driver's RegistryDwords." if not decisive.by_design else ""
+    elif agrees:
         explanation += " The driver's own verdict agrees."
     if decisive.by_design:
         explanation += " Nothing on this host is broken, and no setting of firmware or kernel changes it."
-        if pair.accessor.vendor == NVIDIA:
+        if pair.accessor.vendor == NVIDIA and pair.driver_says is None:
             explanation += " An NVLink bridge, where one is fitted, does not depend on this and does not show here."
     return Finding(
         ID,
@@ -70,13 +76,31 @@ def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], ca
         f"no P2P: {decisive.text}",
         explanation,
         "certain" if agrees or decisive.evidence else "likely",
-        (*decisive.evidence, *pair.driver_evidence),
+        tuple(dict.fromkeys((*decisive.evidence, *pair.driver_evidence))),
         _cost(subject, cards, works=False),
         decisive.remedies,
     )
 
 
+def _overridden(pair: Prediction, subject: tuple[str, str]) -> Finding:
+    """NVML allows what the driver as NVIDIA ships it refuses: NCCL and others believe it, and it may be untrue."""
+    refusal = pair.decisive.text if pair.decisive else ""
+    return Finding(
+        ID,
+        "unknown",
+        subject,
+        f"NVML reports P2P as allowed, although {refusal}",
+        "Patched driver modules, and overrides among the driver's registry keys (ForceP2P), make NVML report this whether "
+        "it works or not. Programs then copy that way; with wrong data, if it does not work.",
+        evidence=tuple(dict.fromkeys((*(pair.decisive.evidence if pair.decisive else ()), *pair.driver_evidence))),
+        remedies=("measure-p2p",),
+        help="measure the pair: only a copy whose data was compared counts",
+    )
+
+
 def _disagreement(pair: Prediction, subject: tuple[str, str]) -> Finding:
+    if pair.accessor.vendor == NVIDIA:
+        return _overridden(pair, subject)
     ours = "every condition for P2P holds" if pair.state == "holds" else f"P2P fails ({pair.decisive and pair.decisive.text})"
     theirs = "publishes a P2P link" if pair.driver_says else "publishes none"
     evidence: tuple[Evidence, ...] = (*(pair.decisive.evidence if pair.decisive else ()), *pair.driver_evidence)
@@ -117,7 +141,8 @@ CHECK = Check(
     subject="ordered pair",
     summary="Whether each GPU can reach each other GPU's memory, or the first condition that forbids it.",
     looks_at="For AMD: driver, build, PCI distance with ACS and host bridges, size and place of BARs, IOMMU mode, kernel "
-    "version, XGMI hives, and KFD's own list of links. For NVIDIA: chips, product, driver, root complexes, IOMMU mode.",
+    "version, XGMI hives, and KFD's own list of links. For NVIDIA: chips, product, driver, root complexes, IOMMU mode, and "
+    "on the host itself NVML's P2P status for reading and writing, and NVLink.",
     why="Without P2P every copy between two GPUs passes host memory twice.",
     decides="Ok where all conditions hold (likely; certain where the driver's own verdict agrees). A failure where the "
     "first condition that fails can be changed; info where it fails by design (a product's policy, unequal chips, a host "
@@ -127,6 +152,7 @@ CHECK = Check(
         "Linux drivers/pci/p2pdma.c pci_p2pdma_distance_many, cpu_supports_p2pdma, host_bridge_whitelist",
         "Linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c p2p_links",
         "NVIDIA open-gpu-kernel-modules src/nvidia/src/kernel/platform/p2p/p2p_caps.c",
+        "NVIDIA nvml.h nvmlDeviceGetP2PStatus, nvmlGpuP2PStatus_t",
     ),
     judge=judge,
     remedies=(
@@ -138,6 +164,8 @@ CHECK = Check(
         "iommu-passthrough",
         "load-driver",
         "measure-p2p",
+        "check-power-and-seating",
+        "firmware-above-4g-decoding",
     ),
     nothing="fewer than two discrete GPUs",
 )

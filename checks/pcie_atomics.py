@@ -9,12 +9,17 @@ from hostdoctor.facts.host import Kfd
 from hostdoctor.facts.pci import ATI, ROOT_PORT, UPSTREAM_PORT, Express, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.topology import is_lost
 from hostdoctor.view import View
 
 ID = "pcie-atomics"
 
 # Flags of a KFD link: no 32-bit and no 64-bit atomics over it (drivers/gpu/drm/amd/amdkfd/kfd_crat.h).
 _NO_ATOMICS = 0x4 | 0x8
+
+
+# Their firmware lifts the need only in its RS64 kind (kfd_device.c: gfx11).
+_RS64_CHIPS = ("navi31", "navi32", "navi33")
 
 
 def judge(view: View) -> Iterator[Finding]:
@@ -26,6 +31,8 @@ def judge(view: View) -> Iterator[Finding]:
 
 def _judge_gpu(view: View, gpu: Function) -> Finding:
     subject = (gpu.address,)
+    if is_lost(gpu):
+        return unjudged(ID, subject, "PCIe atomics", Unknown("the GPU no longer answers"))
     routed = _routed(view, gpu)
     if isinstance(routed, Unknown):
         return unjudged(ID, subject, "PCIe atomics", routed)
@@ -106,7 +113,11 @@ def _required(view: View, gpu: Function) -> bool | Unknown:
         firmware = next((node.firmware_version for node in kfd.nodes if node.address == gpu.address), 0)
     if not firmware:
         return Unknown("that depends on its firmware, whose version is not in this evidence")
-    return firmware < products[0].atomics_min_firmware
+    if firmware < products[0].atomics_min_firmware:
+        return True
+    if products[0].chip in _RS64_CHIPS:
+        return Unknown(f"with firmware {firmware} that depends on which of its two kinds runs, which does not show here")
+    return False
 
 
 CHECK = Check(

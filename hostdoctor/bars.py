@@ -9,9 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.pci import ConfigFacts, Function, GpuFacts
+from hostdoctor.facts.pci import ATI, NVIDIA, Bar, ConfigFacts, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.p2p import vram_bar
 
 _MEM_64BIT, _PREFETCHABLE, _IO = 0x4, 0x8, 0x1
 _LEGACY_BYTES = 256 << 20
@@ -69,6 +68,17 @@ def _resizable_size(function: Function, index: int) -> int:
     if isinstance(config, Unknown) or isinstance(config.resizable_bars, Unknown):
         return 0
     return next((entry.size_bytes for entry in config.resizable_bars if entry.bar_index == index), 0)
+
+
+def vram_bar(gpu: Function) -> Bar | Unknown | None:
+    """The BAR through which the host and peers reach a GPU's memory: 0 for AMD, 1 for NVIDIA, 2 for Intel.
+
+    NVIDIA's BAR1 is number 2 where its BAR0 has 64 bits and so takes two numbers, as on H100.
+    """
+    if isinstance(gpu.bars, Unknown):
+        return gpu.bars
+    indices = {ATI: (0,), NVIDIA: (1, 2)}.get(gpu.vendor, (2,))
+    return next((bar for bar in gpu.bars if bar.index in indices and bar.kind == "mem"), None)
 
 
 class VramBar(msgspec.Struct, frozen=True):

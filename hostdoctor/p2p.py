@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from hostdoctor import knowledge
+from hostdoctor.bars import missing_bars, vram_bar
+from hostdoctor.drivers import nvml_p2p
 from hostdoctor.facts.host import KernelVersion, Kfd
-from hostdoctor.facts.pci import ATI, NVIDIA, Bar, Function, GpuFacts
+from hostdoctor.facts.pci import ATI, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
+from hostdoctor.topology import is_lost
 
 if TYPE_CHECKING:
     from hostdoctor.view import View
@@ -29,7 +32,11 @@ State = Literal["holds", "fails", "unknown"]
 # The first kernel whose amdgpu lets a translating IOMMU stand in for a BAR within reach.
 REMAP_SINCE = KernelVersion(6, 12)
 XGMI = 11
+# Reserved by AMD's IOMMU for HyperTransport (drivers/iommu/amd/amd_iommu_types.h HT_RANGE_START, HT_RANGE_END).
+HT_HOLE_START, HT_HOLE_END = 0xFD00000000, 0xFFFFFFFFFF
+_P2P_DRIVERS = {ATI: "amdgpu", NVIDIA: "nvidia"}
 TRANSLATED = ("DMA", "DMA-FQ")
+_DRIVER_DECIDES = ("same-chip", "policy", "root-complex")  # conditions that NVIDIA's driver checks by itself
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -58,7 +65,7 @@ class Prediction(msgspec.Struct, frozen=True):
     accessor: Function
     owner: Function
     conditions: tuple[Condition, ...]
-    driver_says: bool | None = None  # KFD's own verdict, where it can be read
+    driver_says: bool | None = None  # KFD's or NVML's own verdict, where it can be read
     driver_evidence: tuple[Evidence, ...] = ()
 
     @property
@@ -93,12 +100,25 @@ def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
     if accessor.vendor != owner.vendor:
         text = "no driver does P2P between GPUs of different vendors"
         return Prediction(accessor, owner, (Condition("same-vendor", "fails", text, by_design=True),))
+    if gone := _gone(view, accessor, owner):
+        return Prediction(accessor, owner, (gone,))
     if accessor.vendor == ATI:
         return _predict_amd(view, accessor, owner)
     if accessor.vendor == NVIDIA:
-        return Prediction(accessor, owner, _nvidia_conditions(view, accessor, owner))
+        return _predict_nvidia(view, accessor, owner)
     text = "there is no rule yet for P2P between Intel GPUs"
     return Prediction(accessor, owner, (Condition("rule", "unknown", text),))
+
+
+def _gone(view: View, accessor: Function, owner: Function) -> Condition | None:
+    """A GPU that no longer answers, itself or through a port above it, does nothing at all."""
+    for gpu in (accessor, owner):
+        for function in (gpu, *view.topology.above(gpu)):
+            if lost := is_lost(function):
+                text = f"{function.address} no longer answers"
+                evidence = (Evidence(function.source("config"), lost),)
+                return Condition("answers", "fails", text, evidence, remedies=("check-power-and-seating",))
+    return None
 
 
 # --- AMD -------------------------------------------------------------------------------------------------------------
@@ -200,6 +220,9 @@ def p2p_switched_on(view: View) -> Condition:
     if config.get("CONFIG_HSA_AMD_P2P") == "y":
         text = "the kernel is built with P2P for amdgpu, but whether the loaded driver has it on cannot be seen here"
         return Condition("p2p-kernel", "unknown", text, _config_evidence(view))
+    if isinstance(modules, Unknown) and config.get("CONFIG_PCI_P2PDMA") == "y":
+        text = "the kernel's own amdgpu is built without P2P, but whether another one is loaded cannot be seen here"
+        return Condition("p2p-kernel", "unknown", text, _config_evidence(view))
     missing = next((name for name in ("PCI_P2PDMA", "HSA_AMD_P2P") if config.get(f"CONFIG_{name}", "n") == "n"), "")
     text = f"the kernel is built without CONFIG_{missing or 'HSA_AMD_P2P'}"
     return Condition("p2p-kernel", "fails", text, _config_evidence(view), remedies=("kernel-with-p2p",))
@@ -248,7 +271,7 @@ def _host_bridges(view: View, accessor: Function, owner: Function) -> Condition:
         text = f"the kernel allows P2P through the root complex of this processor (AMD family {family:#x})"
         return Condition("distance", "holds", text, (Evidence("/proc/cpuinfo", f"cpu family {family}"),))
     if isinstance(cpu.vendor, Unknown) and not _is_intel_host(view, accessor):
-        return Condition("distance", "unknown", f"the processor is {cpu.vendor.reason}")
+        return Condition("distance", "unknown", f"which processor this is, is not known: {cpu.vendor.reason}")
     firsts = [view.topology.first_on_root(function) for function in (accessor, owner)]
     if None in firsts:
         return Condition("distance", "unknown", "which host bridges they lie below is not in this evidence")
@@ -321,7 +344,7 @@ def _bar_is_largest(gpu: Function, facts: GpuFacts) -> bool:
 
 def _large_bar_by_id(owner: Function) -> Condition:
     bar, vram = vram_bar(owner), knowledge.vram_range_bytes(owner.id)
-    if bar is None or isinstance(bar, Unknown) or vram is None:
+    if bar is None or isinstance(bar, Unknown) or not bar.assigned or vram is None:
         text = "how much of the owner's memory shows in its BAR is not known"
         return Condition("large-bar", "unknown", text)
     evidence = (Evidence(owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
@@ -333,24 +356,14 @@ def _large_bar_by_id(owner: Function) -> Condition:
     return Condition("large-bar", "unknown", "how much memory the owner has is not known", evidence)
 
 
-def vram_bar(gpu: Function) -> Bar | Unknown | None:
-    """The BAR through which the host and peers reach a GPU's memory: 0 for AMD, 1 for NVIDIA, 2 for Intel.
-
-    NVIDIA's BAR1 is number 2 where its BAR0 has 64 bits and so takes two numbers, as on H100.
-    """
-    if isinstance(gpu.bars, Unknown):
-        return gpu.bars
-    indices = {ATI: (0,), NVIDIA: (1, 2)}.get(gpu.vendor, (2,))
-    return next((bar for bar in gpu.bars if bar.index in indices and bar.kind == "mem"), None)
-
-
 def mask_bits(gpu: Function) -> tuple[int | Unknown, Evidence]:
     """How many address bits a GPU can put on the bus: the driver's DMA mask, else what its generation has.
 
-    The kernel's attribute reads 32 until a driver has set the mask.
+    The kernel's attribute reads 32 until a driver has set the mask, and only the driver that does P2P sets the one that
+    counts (nouveau's is narrower than the GPU).
     """
     bits = gpu.dma_mask_bits
-    if not isinstance(bits, Unknown) and bits > 32:
+    if not isinstance(bits, Unknown) and bits > 32 and gpu.driver == _P2P_DRIVERS.get(gpu.vendor):
         return bits, Evidence(gpu.source("dma_mask_bits"), str(bits))
     by_id = knowledge.dma_bits_of(gpu.id)
     if by_id is None:
@@ -361,24 +374,54 @@ def mask_bits(gpu: Function) -> tuple[int | Unknown, Evidence]:
 def reach(view: View, accessor: Function, owner: Function) -> Condition:
     """Whether the accessor can address the owner's BAR, or the IOMMU maps it (amdgpu_device_check_iommu_remap)."""
     bar, (bits, mask) = vram_bar(owner), mask_bits(accessor)
-    if bar is None or isinstance(bar, Unknown) or not bar.assigned:
+    if isinstance(bar, Unknown):
         return Condition("bar-reach", "unknown", "where the owner's BAR lies is not known")
+    if bar is None and not missing_bars(owner):
+        return Condition("bar-reach", "unknown", "where the owner's BAR lies is not known")
+    if bar is None or not bar.assigned:
+        nowhere = (Evidence(owner.source("resource"), "no address for the memory BAR"),)
+        text = "the owner's memory BAR has no address"
+        return Condition("bar-reach", "fails", text, nowhere, remedies=("firmware-above-4g-decoding",))
     if isinstance(bits, Unknown):
         return Condition("bar-reach", "unknown", bits.reason)
     where = Evidence(owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
+    if view.host.cpu.is_amd and bar.address <= HT_HOLE_END and bar.end >= HT_HOLE_START:
+        text = "the owner's BAR lies in the HyperTransport range just below 1 TiB, where AMD processors may map no DMA"
+        return Condition("bar-reach", "unknown", text, (where,), remedies=("firmware-mmio-below-dma-limit",))
     if bar.end < 1 << bits:
         return Condition("bar-reach", "holds", f"the owner's BAR lies within {bits} bits", (where, mask))
     beyond = f"the owner's BAR lies beyond the {bits} bits the accessor addresses"
+    if accessor.vendor != ATI:
+        return Condition("bar-reach", "unknown", f"{beyond}, and what the driver then does is not known", (where, mask))
     return _reach_by_remapping(view, accessor, beyond, (where, mask))
 
 
+def driver_remaps(view: View) -> bool | Unknown:
+    """Whether the loaded amdgpu lets a translating IOMMU stand in for reach.
+
+    The kernel's version tells for its own driver only: not for one built outside it, nor for vendors' kernels, which
+    carry newer drivers than their version says.
+    """
+    boot, modules = view.host.boot, view.host.modules
+    amdgpu = None if isinstance(modules, Unknown) else modules.get("amdgpu")
+    if amdgpu and amdgpu.version:
+        return Unknown(f"amdgpu {amdgpu.version} is not the kernel's own")
+    if isinstance(boot.version, Unknown):
+        return boot.version
+    if boot.version >= REMAP_SINCE:
+        return True
+    if ".el" in known(boot.release, ""):
+        return Unknown(f"kernel {boot.release} carries drivers newer than its version")
+    return False
+
+
 def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple[Evidence, ...]) -> Condition:
-    type_, version = accessor.iommu_type, view.host.boot.version
-    if isinstance(type_, Unknown) or (isinstance(version, Unknown) and type_ in TRANSLATED):
-        text = f"{beyond}, and whether the IOMMU maps it is not known"
-        return Condition("bar-reach", "unknown", text, seen)
+    type_, remaps = accessor.iommu_type, driver_remaps(view)
+    if isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED):
+        why = remaps.reason if isinstance(remaps, Unknown) else "its mode is not known"
+        return Condition("bar-reach", "unknown", f"{beyond}, and whether the IOMMU maps it is not known: {why}", seen)
     mode = Evidence(accessor.source("iommu_group/type"), type_ or "no IOMMU group")
-    if type_ in TRANSLATED and not isinstance(version, Unknown) and version >= REMAP_SINCE:
+    if type_ in TRANSLATED and remaps:
         text = f"{beyond}, but the IOMMU ({type_}) maps it, as kernels from {REMAP_SINCE} on let amdgpu do"
         return Condition("bar-reach", "holds", text, (*seen, mode))
     text = f"{beyond}, and nothing maps it within reach"
@@ -386,6 +429,21 @@ def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------------------------
+
+
+def _predict_nvidia(view: View, accessor: Function, owner: Function) -> Prediction:
+    conditions, verdict = _nvidia_conditions(view, accessor, owner), nvml_p2p(view.host, accessor, owner)
+    if verdict is None:
+        return Prediction(accessor, owner, conditions)
+    state: State = "unknown" if verdict.allowed is None else "holds" if verdict.allowed else "fails"
+    nvml = Condition("nvml", state, verdict.text, verdict.evidence, by_design=state == "fails" and not verdict.by_key)
+    if verdict.allowed and verdict.over_nvlink:
+        nvlink = Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P")
+        return Prediction(accessor, owner, (nvlink, nvml), True, verdict.evidence)
+    if verdict.allowed:
+        # What the driver decides for itself and the tables do not know is settled by its own word.
+        conditions = tuple(each for each in conditions if each.state != "unknown" or each.name not in _DRIVER_DECIDES)
+    return Prediction(accessor, owner, (*conditions, nvml), verdict.allowed, verdict.evidence)
 
 
 def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple[Condition, ...]:

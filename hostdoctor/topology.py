@@ -59,6 +59,8 @@ _NOTHING = Link(_NO_LINK, _NO_LINK, _NO_LINK, _NO_LINK)
 def link_of(function: Function) -> Link:
     """A function's link; where there is none, or it is not known, each of its values says why."""
     link = function.link
+    if is_lost(function):
+        link = Unknown("the device no longer answers")
     if isinstance(link, Unknown):
         return Link(link, link, link, link)
     return link or _NOTHING
@@ -193,7 +195,7 @@ class Topology:
             return True
         # A copy that followed the links does not tell what is above a function; bus 00 is a root bus all the same.
         on_root_bus = function.parent is None or (isinstance(function.parent, Unknown) and ":00:" in function.address)
-        if function.vendor != INTEL or not on_root_bus:
+        if function.vendor != INTEL or not on_root_bus or knowledge.is_intel_discrete(function.id):
             return False
         express = function.express
         on_chip = isinstance(express, Unknown) or express is None or express.port_type == INTEGRATED_ENDPOINT
@@ -240,6 +242,11 @@ def _link_starts(chain: list[Function]) -> list[int]:
         starts.append(at)
         at += 2
     return starts
+
+
+def is_lost(function: Function) -> str:
+    """Why a function counts as gone, or nothing where it answers or was not asked."""
+    return "" if isinstance(function.config, Unknown) else function.config.lost
 
 
 def is_gpu_class(function: Function) -> bool:

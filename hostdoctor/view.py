@@ -44,6 +44,12 @@ class View:
         return self.gpus_of(NVIDIA)
 
     @cached_property
+    def adapters(self) -> tuple[Function, ...]:
+        """Network cards and NVMe drives, without virtual functions."""
+        functions = self.topology.functions.values()
+        return tuple(each for each in functions if (each.is_network_card or each.is_nvme) and not each.is_virtual_function)
+
+    @cached_property
     def uses_vfio(self) -> bool:
         """Whether some function is handed to guests, so that isolation between functions matters."""
         return any(function.driver == "vfio-pci" for function in self.topology.functions.values())

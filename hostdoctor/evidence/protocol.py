@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Problem = Literal["missing", "permission", "too-large", "timed-out", "not-a-file", "outside", "failed"]
+Problem = Literal["missing", "permission", "too-large", "timed-out", "not-a-file", "outside", "dangling", "failed"]
 
 # One attempt to read: the folder, the name in it, and what stood in the way, if anything.
 Read = tuple[str, str, "Problem | None"]
@@ -23,6 +23,7 @@ _REASONS: dict[str, str] = {
     "timed-out": "reading it did not end in time",
     "not-a-file": "it is no ordinary file",
     "outside": "it points out of the folder that was given",
+    "dangling": "it is listed, but what it leads to is not there",
     "failed": "reading it failed",
 }
 

@@ -190,4 +190,5 @@ class Host(msgspec.Struct, frozen=True):
     error_counters: Mapping[str, ErrorCounters] | Unknown = NOT_CAPTURED
     samples: Samples | None = None
     network: tuple[NetworkDevice, ...] | Unknown = NOT_CAPTURED
+    lacking_functions: tuple[str, ...] = ()  # listed by the kernel, but their folders are not in the evidence
     privileged: bool = True  # whether the evidence was read with enough rights for config space

@@ -18,6 +18,9 @@ AMD, NVIDIA, INTEL, ATI = 0x1022, 0x10DE, 0x8086, 0x1002
 ENDPOINT, LEGACY_ENDPOINT, ROOT_PORT, UPSTREAM_PORT, DOWNSTREAM_PORT = 0, 1, 4, 5, 6
 PCIE_TO_PCI_BRIDGE, INTEGRATED_ENDPOINT = 7, 9
 
+# Class and subclass of what competes with GPUs for links, or feeds them: Ethernet, InfiniBand, NVMe.
+ETHERNET, INFINIBAND, NVME = 0x0200, 0x0207, 0x0108
+
 
 class Link(msgspec.Struct, frozen=True):
     """One end of a link: what runs now and what this end could do.
@@ -209,6 +212,16 @@ class Function(msgspec.Struct, frozen=True):
     def is_bridge(self) -> bool:
         """Whether it is a PCI-to-PCI bridge, so that functions can lie below it."""
         return self.class_code >> 8 == 0x0604
+
+    @property
+    def is_network_card(self) -> bool:
+        """Whether it is an Ethernet or InfiniBand controller."""
+        return self.class_code >> 8 in (ETHERNET, INFINIBAND)
+
+    @property
+    def is_nvme(self) -> bool:
+        """Whether it is an NVMe drive."""
+        return self.class_code >> 8 == NVME
 
     @property
     def asleep(self) -> bool:

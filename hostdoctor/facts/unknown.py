@@ -23,6 +23,7 @@ class Unknown(msgspec.Struct, frozen=True, omit_defaults=True, rename={"reason":
 
 NEEDS_ROOT = Unknown("config space beyond 64 bytes needs root", "run with sudo")
 NOT_CAPTURED = Unknown("not in this evidence")
+ANOTHER_USER = Unknown("another host's user is not here")
 ASLEEP = Unknown("the device is asleep, and reading would wake it", "use the GPU, then scan again")
 
 

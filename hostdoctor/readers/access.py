@@ -13,10 +13,8 @@ import stat
 
 from hostdoctor.evidence import Evidence
 from hostdoctor.facts.driver import Access, DeviceNode
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import ANOTHER_USER, Unknown
 from hostdoctor.readers.text import text_of
-
-ANOTHER_USER = Unknown("another host's user is not here")
 
 _NVIDIA = re.compile(r"\Anvidia(?:\d+|ctl|-uvm)\Z")
 _RENDER = re.compile(r"\ArenderD\d+\Z")

@@ -38,6 +38,7 @@ _DMI_VENDORS = {
 _EC2 = "Amazon EC2"  # guests, and bare metal whose product name ends in .metal
 # PCI vendors that only hypervisors have (pci.ids): QEMU's bridges and devices, VMware, Bochs VGA, Hyper-V, VirtualBox.
 _VIRTUAL_VENDORS = {0x1B36: "QEMU", 0x15AD: "VMware", 0x1234: "QEMU", 0x1414: "Hyper-V", 0x80EE: "VirtualBox"}
+_NETWORK = 0x02
 _CONTAINER_FILES = {".dockerenv": "docker", "run/.containerenv": "podman"}
 
 
@@ -50,14 +51,15 @@ def read_environment(
         return Environment("wsl", "Hyper-V (WSL)", container, (wsl,))
     if dom0 := _xen_dom0(evidence):
         return Environment("bare-metal", "", container, (dom0,))
-    signs = [*_signs_of_guest(firmware, functions)]
+    signs = [*_signs_of_guest(firmware, functions, cpu.hypervisor_flag is False)]
     if cpu.hypervisor_flag is True:
         signs.append(("/proc/cpuinfo", "flags: hypervisor"))
     if signs:
         hypervisor = next((name for name in (_name(sign) for sign in signs) if name), "")
         return Environment("virtual-machine", hypervisor, container, tuple(signs))
-    if isinstance(cpu.hypervisor_flag, Unknown) and isinstance(firmware.system_vendor, Unknown):
-        why = Unknown("neither the processor's flags nor DMI say whether this is a virtual machine")
+    if isinstance(cpu.hypervisor_flag, Unknown):
+        dmi = "" if isinstance(firmware.system_vendor, Unknown) else f"; DMI names {firmware.system_vendor}"
+        why = Unknown(f"the processor's flags, which would tell, are not in this evidence{dmi}")
         return Environment(why, "", container)
     return Environment("bare-metal", "", container, (("/proc/cpuinfo", "no hypervisor flag"),))
 
@@ -73,7 +75,10 @@ def _name(sign: tuple[str, str]) -> str:
     return ""
 
 
-def _signs_of_guest(firmware: Firmware, functions: Mapping[str, Function] | Unknown) -> list[tuple[str, str]]:
+def _signs_of_guest(
+    firmware: Firmware, functions: Mapping[str, Function] | Unknown, flag_is_absent: bool
+) -> list[tuple[str, str]]:
+    """Signs beside the processor's flag; Microsoft also makes network functions for bare metal (MANA)."""
     signs = []
     for attribute, text in (("sys_vendor", firmware.system_vendor), ("product_name", firmware.product_name)):
         if not isinstance(text, Unknown) and text.startswith(tuple(_DMI_VENDORS)):
@@ -83,7 +88,14 @@ def _signs_of_guest(firmware: Firmware, functions: Mapping[str, Function] | Unkn
     if firmware.system_vendor == _EC2 and ".metal" not in str(firmware.product_name):
         signs.append(("/sys/class/dmi/id/sys_vendor", _EC2))
     if not isinstance(functions, Unknown):
-        virtual = next((found for found in functions.values() if found.vendor in _VIRTUAL_VENDORS), None)
+        virtual = next(
+            (
+                found
+                for found in functions.values()
+                if found.vendor in _VIRTUAL_VENDORS and not (flag_is_absent and found.base_class == _NETWORK)
+            ),
+            None,
+        )
         if virtual is not None:
             signs.append((virtual.origin, f"{virtual.vendor:04x}:{virtual.device:04x}"))
     return signs

@@ -11,13 +11,9 @@ from collections.abc import Iterable, Sequence
 from hostdoctor.evidence import Directory, Evidence, Unreadable
 from hostdoctor.facts.driver import ErrorCounters
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function
-from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
 from hostdoctor.parsers.counters import parse_aer_counters
 from hostdoctor.readers.text import attribute, integer
-
-# Ethernet, InfiniBand and NVMe controllers (PCI Code and ID Assignment Specification 1.11).
-ADAPTERS = frozenset({0x0200, 0x0207, 0x0108})
-
 
 KINDS = ("correctable", "nonfatal", "fatal")
 
@@ -37,7 +33,7 @@ class PortCounters:
         """Look at a function; `folders` are its own, which is the last, and those above it, all open."""
         if function.asleep:
             self._done.add(function.address)
-        elif function.class_code >> 8 in ADAPTERS:
+        elif function.is_network_card or function.is_nvme:
             self._read(folders[-1], function.address)
         if is_gpu(function):
             for folder in folders[:-1]:
@@ -63,7 +59,8 @@ def counters_of(folder: Directory, address: str, driver: str | Unknown | None = 
     try:
         kinds = [parse_aer_counters(folder.read(f"aer_dev_{kind}").decode("ascii", "replace")) for kind in KINDS]
     except Unreadable:
-        return None if isinstance(replays, Unknown) else ErrorCounters(address, replays=replays)
+        # No replays tell nothing of the other errors.
+        return ErrorCounters(address, replays=replays) if known(replays, 0) else None
     return ErrorCounters(address, kinds[0], kinds[1], kinds[2], replays)
 
 

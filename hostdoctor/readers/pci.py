@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -37,6 +38,7 @@ DEVICES = "sys/bus/pci/devices"
 
 _ADDRESS = re.compile(r"\A[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z")
 _ROOT_BUS = re.compile(r"\Apci([0-9a-f]{4,8}:[0-9a-f]{2})\Z")
+_NO_LINK_SEEN = Unknown("the links to IOMMU groups are not in this evidence")
 _AWAKE = Power("active", "D0")
 _UNSAID = Unknown("the firmware names no memory node for it")
 
@@ -70,8 +72,14 @@ def read_functions(
         for folder in stack:
             folder.close()
         types.close()
+    if types.has_links:  # so a function without a link has no group
+        found = [_without_group(function) if function.iommu_group is _NO_LINK_SEEN else function for function in found]
     found.sort(key=lambda function: function.address)
     return {function.address: function for function in found} or Unknown("no PCI functions in this evidence")
+
+
+def _without_group(function: Function) -> Function:
+    return msgspec.structs.replace(function, iommu_group=None, iommu_type=None)
 
 
 def _function_paths(evidence: Evidence) -> list[tuple[str, str]]:
@@ -105,16 +113,16 @@ def _open_along(evidence: Evidence, stack: list[Directory], path: str) -> Direct
     except Unreadable as error:
         # On a live host it was unplugged meanwhile; a tree that names a function and lacks it is incomplete.
         lacking = error.problem == "missing" and evidence.kind != "live"
-        evidence.reads.append(("", path, "outside" if lacking else error.problem))
+        evidence.reads.append(("", path, "dangling" if lacking else error.problem))
         return None
     return stack[-1]
 
 
 def _read_function(evidence: Evidence, folder: Directory, address: str, types: _GroupTypes) -> Function:
-    identity = _identity(folder)
+    identity, driver = _identity(folder)
     power = _power(folder)
     bars, windows = _resource(folder, identity.class_code >> 8 == 0x0604)
-    group = _group(folder)
+    group = types.group(folder, address)
     parent, root = _place(folder.path)
     is_gpu = identity.class_code >> 16 in (0x03, 0x12) and identity.vendor in (ATI, NVIDIA, INTEL)
     config = NOT_CAPTURED if is_gpu else config_of(folder, power)
@@ -125,7 +133,7 @@ def _read_function(evidence: Evidence, folder: Directory, address: str, types: _
         class_code=identity.class_code,
         subsystem_vendor=identity.subsystem_vendor,
         subsystem_device=identity.subsystem_device,
-        driver=identity.driver,
+        driver=driver,
         parent=parent,
         root=root,
         bars=bars,
@@ -136,26 +144,27 @@ def _read_function(evidence: Evidence, folder: Directory, address: str, types: _
         power=power,
         iommu_group=group,
         iommu_type=types.of(group),
-        is_virtual_function=is_gpu and _is_virtual(folder),
+        is_virtual_function=(is_gpu or identity.class_code >> 16 == 0x02) and _is_virtual(folder),
         origin=f"/{DEVICES}/{address}",
     )
 
 
-def _identity(folder: Directory) -> Uevent:
-    """Ids, class and driver: one read of `uevent`, or single files where an incomplete tree lacks it."""
+def _identity(folder: Directory) -> tuple[Uevent, str | Unknown | None]:
+    """Ids and class, and the driver: one read of `uevent`, or single files where an incomplete tree lacks it."""
     try:
         identity = parse_uevent(folder.read("uevent"))
     except Unreadable:
         identity = Uevent()
     if identity.vendor and identity.class_code:
-        return identity
+        return identity, identity.driver
+    driver: str | Unknown
     try:
         driver = folder.link("driver").rpartition("/")[2]
-    except Unreadable:
-        driver = None
+    except Unreadable as error:
+        driver = unknown_from(error)  # it may have none, or nobody copied the link
     names = ("vendor", "device", "class", "subsystem_vendor", "subsystem_device")
     vendor, device, class_code, subvendor, subdevice = (known(integer(attribute(folder, name), 16), 0) for name in names)
-    return Uevent(driver, class_code, vendor, device, subvendor, subdevice)
+    return Uevent(None, class_code, vendor, device, subvendor, subdevice), driver
 
 
 def _power(folder: Directory) -> Power:
@@ -171,13 +180,6 @@ def _resource(folder: Directory, is_bridge: bool) -> tuple[tuple[Bar, ...] | Unk
         return parse_resource(folder.read("resource").decode("ascii", "replace"), bridge=is_bridge)
     except Unreadable as error:
         return unknown_from(error), ()
-
-
-def _group(folder: Directory) -> str | Unknown | None:
-    try:
-        return folder.link("iommu_group").rpartition("/")[2]
-    except Unreadable as error:
-        return None if error.problem == "missing" else unknown_from(error)
 
 
 def _is_virtual(folder: Directory) -> bool:
@@ -273,12 +275,53 @@ class _GroupTypes:
     """
 
     def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self.has_links = False
         self._types: dict[str, str | Unknown] = {}
         self._groups: Directory | None
         try:
             self._groups = evidence.directory("sys/kernel/iommu_groups")
         except Unreadable:
             self._groups = None
+
+    def group(self, folder: Directory, address: str) -> str | Unknown | None:
+        """The group of a function; None for a function without one.
+
+        On a live host a missing link tells that. A tree may lack its links, and then the groups' own lists tell, or an
+        empty list of remapping units.
+        """
+        try:
+            group = folder.link("iommu_group").rpartition("/")[2]
+        except Unreadable as error:
+            if error.problem != "missing":
+                return unknown_from(error)
+        else:
+            self.has_links = True
+            return group
+        if self._evidence.kind == "live":
+            return None
+        return self._members.get(address, self._without_link)
+
+    @cached_property
+    def _members(self) -> dict[str, str]:
+        """The functions that the groups list."""
+        found = {}
+        for group in [] if self._groups is None else self._groups.names():
+            try:
+                found.update(dict.fromkeys(self._evidence.names(f"sys/kernel/iommu_groups/{group}/devices"), group))
+            except Unreadable:
+                continue
+        return found
+
+    @cached_property
+    def _without_link(self) -> Unknown | None:
+        """What a function is that neither has a link nor stands in a list."""
+        if self._members:
+            return None
+        try:
+            return _NO_LINK_SEEN if self._evidence.names("sys/class/iommu") else None
+        except Unreadable:
+            return _NO_LINK_SEEN
 
     def of(self, group: str | Unknown | None) -> str | Unknown | None:
         """The type of a group; None for a function without one."""
@@ -287,7 +330,8 @@ class _GroupTypes:
         if self._groups is None:
             return NOT_CAPTURED
         if group not in self._types:
-            self._types[group] = attribute(self._groups, f"{group}/type")
+            text = attribute(self._groups, f"{group}/type")
+            self._types[group] = Unknown("the kernel gives it as unknown") if text == "unknown" else text
         return self._types[group]
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 from hostdoctor import knowledge
 from hostdoctor.diagnosis import diagnose
+from hostdoctor.facts.driver import Access, DeviceNode, ErrorCounters, LinkSample, NetworkDevice, Samples
 from hostdoctor.facts.host import (
     Aperture,
     Boot,
@@ -48,7 +49,7 @@ from hostdoctor.facts.pci import (
     Power,
     ResizableBar,
 )
-from hostdoctor.facts.unknown import NOT_CAPTURED
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.parsers.kernel_release import parse_release
 from hostdoctor.registry import built_in
@@ -198,6 +199,12 @@ def changed(functions, address, **facts):
     return [msgspec.structs.replace(each, **facts) if each.address == address else each for each in _flat(functions)]
 
 
+def lost_config(why):
+    """Config space of a function that is gone: nothing else of it can be known."""
+    gone = Unknown(why)
+    return ConfigFacts(gone, gone, gone, gone, gone, gone, lost=why)
+
+
 def gpu_facts(vram=NOT_CAPTURED, visible=None, busy=NOT_CAPTURED, sizes=None):
     """What a GPU's driver shows: all memory visible unless told otherwise."""
     return GpuFacts(vram, vram if visible is None else visible, busy, bar_sizes_bytes=sizes or {})
@@ -249,6 +256,9 @@ def host(
         "gpu_facts": facts or {},
         "iommu": Iommu(units),
         "numa": Numa(nodes, balancing),
+        "error_counters": {address: ErrorCounters(address) for address in functions},
+        "access": access(),
+        "network": (),
         "memory_map": MemoryMap(apertures if not isinstance(apertures, tuple) else tuple(Aperture(*a) for a in apertures)),
     }
     return Host(environment, boot=boot, cpu=cpu, **{**values, **more})
@@ -316,6 +326,56 @@ def kfd(addresses, links=(), hives=(), firmware=100, cpu_links=()):
     found = [KfdLink(numbers[a], numbers[b], 2, 0, True, source) for a, b in links]
     found += [KfdLink(numbers[a], 0, type_, flags, False, source) for a, type_, flags in cpu_links]
     return Kfd(tuple(nodes), tuple(found))
+
+
+def access(user=0, groups=None, memlock=8 << 20, **changed):
+    """A user's rights on the usual device files; `changed` are those of some: access(1000, kfd=NO_RIGHTS), None: not there.
+
+    Names are as in /dev, with _ for / and -.
+    """
+    nodes = []
+    for path, group in (("kfd", 105), ("dri/renderD128", 105), ("nvidia0", 0), ("nvidiactl", 0), ("nvidia-uvm", 0)):
+        rights = changed.get(path.replace("/", "_").replace("-", "_"), ALL_RIGHTS)
+        if rights is not None:
+            nodes.append(DeviceNode(f"/dev/{path}", 0, group, 0o660 if group else 0o666, *rights))
+    return Access(user, groups or (user,), tuple(nodes), {105: "render", 0: "root"}, memlock)
+
+
+ALL_RIGHTS, NO_RIGHTS, MAY_READ = (True, True), (False, False), (True, False)
+
+
+def counters(*found):
+    """Error counters by address."""
+    return {each.address: each for each in found}
+
+
+def samples(looks, *, before=(), after=(), uevents=(), interval_s=1.0):
+    """Links that were watched: for each GPU's address its looks, each (GT/s, lanes) or (GT/s, lanes, % busy)."""
+    links = [LinkSample(address, n * interval_s, *look) for address, seen in looks.items() for n, look in enumerate(seen)]
+    return Samples(interval_s, tuple(links), {e.address: e for e in before}, {e.address: e for e in after}, tuple(uevents))
+
+
+def steady(*addresses, look=(16.0, 16)):
+    """Links that stay as they are."""
+    return samples({address: [look] * 3 for address in addresses})
+
+
+def rdma_card(address, below=None, **facts):
+    """A network card that can do RDMA."""
+    facts.setdefault("config", ConfigFacts(express=express(ENDPOINT)))
+    facts.setdefault("class_code", 0x020000)
+    return function(address, "15b3:1021", parent=below, driver="mlx5_core", **facts)
+
+
+def nvme(address, below=None, **facts):
+    """An NVMe drive."""
+    facts.setdefault("config", ConfigFacts(express=express(ENDPOINT)))
+    return function(address, "144d:a808", 0x010802, parent=below, driver="nvme", **facts)
+
+
+def network(**cards):
+    """RDMA cards by the name of their device: network(mlx5_0="0000:51:00.0")."""
+    return tuple(NetworkDevice(f"eth{n}", address, 200_000, True, (name,)) for n, (name, address) in enumerate(cards.items()))
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------

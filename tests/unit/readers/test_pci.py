@@ -63,7 +63,8 @@ def test_single_files_stand_in_for_a_missing_uevent(tree):
 def test_single_files_stand_in_for_a_garbled_uevent(tree, uevent):
     tree.function("0000:01:00.0", id_="15B3:1017", class_code="20000", uevent=uevent)
     found = functions_of(tree)["0000:01:00.0"]
-    assert (found.id, found.class_code, found.driver) == ("15b3:1017", 0x020000, None)
+    assert (found.id, found.class_code) == ("15b3:1017", 0x020000)
+    assert isinstance(found.driver, Unknown), "nobody copied the link, or there is none"
 
 
 def test_a_memory_node_that_is_unsaid_or_missing_is_unknown(tree):
@@ -187,6 +188,31 @@ def test_virtual_functions_of_gpus_are_told_apart(tree):
     assert [function.is_virtual_function for function in found.values()] == [False, True]
 
 
+def test_without_links_to_groups_their_lists_tell(tree):
+    for address in ("0000:01:00.0", "0000:02:00.0"):
+        tree.function(address, class_code="20000")
+    tree.write("sys/kernel/iommu_groups/4/type", "DMA\n").write("sys/kernel/iommu_groups/4/devices/0000:01:00.0", "")
+    found = functions_of(tree)
+    assert [(each.iommu_group, each.iommu_type) for each in found.values()] == [("4", "DMA"), (None, None)]
+
+
+@pytest.mark.parametrize(("units", "known"), [((), True), (("ivhd0",), False), (None, False)])
+def test_without_links_and_lists_only_an_empty_list_of_units_tells(tree, units, known):
+    tree.function("0000:01:00.0", class_code="20000")
+    if units is not None:
+        (tree.root / "sys/class/iommu").mkdir(parents=True)
+        for unit in units:
+            tree.write(f"sys/class/iommu/{unit}/uevent", "")
+    found = functions_of(tree)["0000:01:00.0"]
+    assert (found.iommu_group is None, found.iommu_type is None) == (known, known)
+
+
+def test_a_mode_the_kernel_does_not_know_is_unknown(tree):
+    tree.function("0000:01:00.0", class_code="20000", group="1")
+    tree.write("sys/kernel/iommu_groups/1/type", "unknown\n")
+    assert isinstance(functions_of(tree)["0000:01:00.0"].iommu_type, Unknown)
+
+
 def test_groups_and_the_types_of_their_domains(tree):
     tree.function("0000:01:00.0", class_code="20000", group="1")
     tree.function("0000:02:00.0", class_code="20000", group="2")
@@ -225,7 +251,7 @@ def test_a_function_whose_folder_is_not_in_the_tree_is_told(tree):
     (tree.root / "sys/bus/pci/devices/0000:02:00.0").symlink_to("../../../devices/pci0000:02/0000:02:00.0")
     with FileEvidence(str(tree.root)) as evidence:
         assert list(read_functions(evidence)) == ["0000:01:00.0"]
-        assert summarise(evidence.reads)[1] == [("/sys/bus/pci/devices/*", "it points out of the folder that was given")]
+        assert summarise(evidence.reads)[1] == [("/sys/bus/pci/devices/*", "it is listed, but what it leads to is not there")]
 
 
 @pytest.mark.parametrize(

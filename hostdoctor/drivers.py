@@ -1,0 +1,218 @@
+"""What the vendors' libraries tell beside sysfs, in the terms of checks: whether a GPU is at work, its link, its memory, P2P.
+
+Sources: nvml.h nvmlPstates_t, nvmlGpuP2PStatus_t and nvmlGpuP2PCapsIndex_t; NVIDIA open-gpu-kernel-modules
+src/nvidia/src/kernel/platform/p2p/p2p_caps.c for what an override among the registry keys skips.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from hostdoctor.facts.driver import AmdSmi, AmdSmiGpu, Nvml, NvmlGpu
+from hostdoctor.facts.host import Host
+from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.findings import Evidence
+from hostdoctor.topology import Card, link_of
+
+# By the share of time a GPU's pipes work: from here on its clocks and its link are up.
+BUSY_PERCENT = 50
+# NVIDIA's performance states: 0 is the fastest; compute runs in 0 to 2, rest begins at 8.
+_STATE_AT_WORK, _STATE_AT_REST = 2, 8
+
+_SPEED_OF_GENERATION = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+
+_P2P_OK, _P2P_BY_KEY, _P2P_UNKNOWN = 0, 4, 6
+_P2P_STATUS = {
+    0: "allowed",
+    1: "not supported by the chipset",
+    2: "not supported by the GPU",
+    3: "not supported by the topology (different I/O hubs)",
+    4: "disabled by a registry key of the driver",
+    5: "not supported",
+    6: "not known to the driver",
+}
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """Whether a GPU is at work.
+
+    Attributes:
+        state: at work, at rest, or unknown.
+        text: what says so, as a clause: "the GPU is 97 % busy".
+        evidence: where it was seen.
+    """
+
+    state: Literal["at-work", "at-rest", "unknown"]
+    text: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The text as a sentence that another one follows; empty without it."""
+        return f"{self.text[0].upper()}{self.text[1:]}. " if self.text else ""
+
+    @property
+    def how(self) -> str:
+        """At work, in the words of a sentence about the link."""
+        return "under load" if self.text.endswith(" busy") else "with the GPU at work"
+
+
+class DriverLink(msgspec.Struct, frozen=True):
+    """The link of a card without a switch of its own, as its driver sees it."""
+
+    source: str
+    speed_gts: float | Unknown
+    width: int | Unknown
+
+    @property
+    def speed_evidence(self) -> Evidence:
+        """The speed, where it is known."""
+        return Evidence(f"{self.source}, link speed", f"{known(self.speed_gts, 0.0):g} GT/s")
+
+    @property
+    def width_evidence(self) -> Evidence:
+        """The width, where it is known."""
+        return Evidence(f"{self.source}, link width", f"x{known(self.width, 0)}")
+
+
+class P2pVerdict(msgspec.Struct, frozen=True):
+    """What NVML says of an ordered pair.
+
+    Attributes:
+        allowed: whether reads and writes are; None where NVML itself does not know.
+        text: the same as a clause.
+        evidence: both codes.
+        over_nvlink: whether NVLink joins the two.
+        by_key: whether a registry key forbids it, which can be taken away.
+    """
+
+    allowed: bool | None
+    text: str
+    evidence: tuple[Evidence, ...]
+    over_nvlink: bool = False
+    by_key: bool = False
+
+
+def nvml_gpu(host: Host, gpu: Function) -> NvmlGpu | None:
+    """What NVML tells of a GPU, if it tells anything."""
+    found = host.nvml.gpus if isinstance(host.nvml, Nvml) else ()
+    return next((each for each in found if each.address == gpu.address), None)
+
+
+def amd_smi_gpu(host: Host, gpu: Function) -> AmdSmiGpu | None:
+    """What AMD SMI tells of a GPU, if it tells anything."""
+    found = host.amd_smi.gpus if isinstance(host.amd_smi, AmdSmi) else ()
+    return next((each for each in found if each.address == gpu.address), None)
+
+
+def activity(host: Host, gpu: Function) -> Activity:
+    """Whether a GPU is at work, by its driver's file in sysfs, else by its vendor's library."""
+    busy = host.gpu_facts.get(gpu.address, GpuFacts()).busy_percent
+    source = gpu.source("gpu_busy_percent")
+    if isinstance(busy, Unknown) and (amd := amd_smi_gpu(host, gpu)):
+        busy, source = amd.busy_percent, "AMD SMI amdsmi_get_gpu_activity"
+    if not isinstance(busy, Unknown):
+        state: Literal["at-work", "at-rest"] = "at-work" if busy >= BUSY_PERCENT else "at-rest"
+        return Activity(state, f"the GPU is {busy} % busy", (Evidence(source, str(busy)),))
+    nvidia = nvml_gpu(host, gpu)
+    return _nvidia_activity(nvidia) if nvidia else Activity("unknown")
+
+
+def _nvidia_activity(gpu: NvmlGpu) -> Activity:
+    state, busy = gpu.performance_state, gpu.busy_percent
+    evidence: tuple[Evidence, ...] = ()
+    if not isinstance(state, Unknown):
+        evidence += (Evidence("NVML nvmlDeviceGetPerformanceState", f"P{state}"),)
+    if not isinstance(busy, Unknown):
+        evidence += (Evidence("NVML nvmlDeviceGetUtilizationRates", f"{busy} %"),)
+    if known(busy, 0) >= BUSY_PERCENT:
+        return Activity("at-work", f"the GPU is {known(busy, 0)} % busy", evidence)
+    if isinstance(state, Unknown):
+        return Activity("unknown" if isinstance(busy, Unknown) else "at-rest", f"the GPU is {known(busy, 0)} % busy", evidence)
+    text = f"the GPU is in performance state P{state}"
+    if state <= _STATE_AT_WORK:
+        return Activity("at-work", text, evidence)
+    return Activity("at-rest" if state >= _STATE_AT_REST or not isinstance(busy, Unknown) else "unknown", text, evidence)
+
+
+def driver_link(host: Host, card: Card) -> DriverLink | None:
+    """A card's link as its driver sees it.
+
+    None where no library tells anything of the GPU, and of a card with its own switch: which of its links is meant is not
+    documented.
+    """
+    if card.has_own_switch:
+        return None
+    if nvidia := nvml_gpu(host, card.gpu):
+        return DriverLink("NVML", _speed(nvidia.link_generation), nvidia.link_width)
+    amd = amd_smi_gpu(host, card.gpu)
+    return DriverLink("AMD SMI", amd.link_speed_gts, amd.link_width) if amd else None
+
+
+def _speed(generation: int | Unknown) -> float | Unknown:
+    if isinstance(generation, Unknown):
+        return generation
+    return _SPEED_OF_GENERATION.get(generation, Unknown(f"there is no PCIe generation {generation}"))
+
+
+def other_speed(host: Host, card: Card) -> tuple[Evidence, ...]:
+    """The speed of a card's link by its driver, where that is another than PCI's and the GPU is not at rest."""
+    link = driver_link(host, card)
+    if link is None or isinstance(link.speed_gts, Unknown) or activity(host, card.gpu).state == "at-rest":
+        return ()
+    return () if link.speed_gts == link_of(card.top).current_speed_gts else (link.speed_evidence,)
+
+
+def other_width(host: Host, card: Card) -> tuple[Evidence, ...]:
+    """The same of the width."""
+    link = driver_link(host, card)
+    if link is None or isinstance(link.width, Unknown) or activity(host, card.gpu).state == "at-rest":
+        return ()
+    return () if link.width == link_of(card.top).current_width else (link.width_evidence,)
+
+
+def memory_bytes(host: Host, gpu: Function) -> tuple[int | Unknown, str]:
+    """How much memory a GPU has by its driver, and where that stands."""
+    found = host.gpu_facts.get(gpu.address, GpuFacts()).vram_bytes
+    if not isinstance(found, Unknown):
+        return found, gpu.source("mem_info_vram_total")
+    if nvidia := nvml_gpu(host, gpu):
+        return nvidia.memory_bytes, "NVML nvmlDeviceGetMemoryInfo"
+    if amd := amd_smi_gpu(host, gpu):
+        return amd.memory_bytes, "AMD SMI amdsmi_get_gpu_vram_info"
+    return found, gpu.source("mem_info_vram_total")
+
+
+def with_memory(host: Host, gpu: Function) -> GpuFacts:
+    """What is known of a GPU, its memory also from its vendor's library where sysfs does not tell it."""
+    facts = host.gpu_facts.get(gpu.address, GpuFacts())
+    return msgspec.structs.replace(facts, vram_bytes=memory_bytes(host, gpu)[0])
+
+
+def nvml_p2p(host: Host, accessor: Function, owner: Function) -> P2pVerdict | None:
+    """NVML's verdict on an ordered pair; None where it gives none."""
+    pairs = host.nvml.pairs if isinstance(host.nvml, Nvml) else ()
+    pair = next((each for each in pairs if (each.accessor, each.owner) == (accessor.address, owner.address)), None)
+    if pair is None:
+        return None
+    codes = {"reads": pair.read, "writes": pair.write}
+    told = {what: code for what, code in codes.items() if not isinstance(code, Unknown)}
+    refused = {what: code for what, code in told.items() if code not in (_P2P_OK, _P2P_UNKNOWN)}
+    nvlink = pair.nvlink == _P2P_OK
+    shown = told if isinstance(pair.nvlink, Unknown) else {**told, "NVLink": pair.nvlink}
+    evidence = (Evidence("NVML nvmlDeviceGetP2PStatus", ", ".join(f"{what} {code}" for what, code in shown.items())),)
+    if refused:
+        by_meaning: dict[str, list[str]] = {}
+        for what, code in refused.items():
+            by_meaning.setdefault(_P2P_STATUS.get(code, f"refused with the code {code}"), []).append(what)
+        text = "; ".join(f"{' and '.join(what)} {meaning}" for meaning, what in by_meaning.items())
+        by_key = all(code == _P2P_BY_KEY for code in refused.values())
+        return P2pVerdict(False, f"by NVIDIA's driver P2P {text}", evidence, nvlink, by_key)
+    if len(told) < len(codes):
+        return None
+    if _P2P_UNKNOWN in told.values():
+        return P2pVerdict(None, "NVIDIA's driver itself does not know whether it allows P2P for the pair", evidence, nvlink)
+    return P2pVerdict(True, "NVIDIA's driver allows P2P reads and writes", evidence, nvlink)
