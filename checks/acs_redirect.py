@@ -121,7 +121,7 @@ def _harmless(_view: View, common: str, pairs: list[_Pair]) -> Finding:
         tuple(each.address for each in redirecting),
         f"{_set_on(redirecting)} between GPUs that do no P2P over PCIe",
         f"{wording.listed(gpus, 8)} share the bridge {common}. There is no P2P between these GPUs, so the redirect costs "
-        f"nothing today: {reasons}.",
+        f"nothing today. {reasons[0].upper()}{reasons[1:]}.",
         evidence=tuple(Evidence(each.source("config"), _acs_text(each.acs)) for each in redirecting),
     )
 

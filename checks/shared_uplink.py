@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from hostdoctor import wording
+from hostdoctor.facts.pci import Acs, Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
 from hostdoctor.topology import Card, Segment, is_chipset_port, link_of
@@ -27,7 +28,7 @@ def judge(view: View) -> Iterator[Finding]:
         yield _chipset(chipset)
     for uplink, cards in shared:
         if not all(card in chipset for card in cards):
-            yield _switch(uplink, cards)
+            yield _switch(view, uplink, cards)
     if len(chipset) < 2 and not shared and not unplaced:
         subject = tuple(card.gpu.address for card in view.cards)
         yield Finding(ID, "ok", subject, "each GPU has its own way to the processor")
@@ -66,20 +67,37 @@ def _chipset(cards: list[Card]) -> Finding:
     )
 
 
-def _switch(uplink: Segment, cards: list[Card]) -> Finding:
+def _stay_below(view: View, cards: list[Card]) -> bool:
+    """Whether copies between all of these GPUs are known to be switched below the uplink: P2P holds, nothing redirects."""
+    gpus = {card.gpu.address for card in cards}
+    pairs = [each for each in view.pairs if {each.accessor.address, each.owner.address} <= gpus]
+    return len(pairs) == len(gpus) * (len(gpus) - 1) and all(
+        pair.state == "holds"
+        and pair.driver_says is not False
+        and all(_clear(each) for each in view.topology.way_between(pair.accessor, pair.owner))
+        for pair in pairs
+    )
+
+
+def _clear(function: Function) -> bool:
+    acs = function.acs
+    return acs is None or (isinstance(acs, Acs) and not acs.redirects)
+
+
+def _switch(view: View, uplink: Segment, cards: list[Card]) -> Finding:
     link = link_of(uplink.lower)
     speed = uplink.max_speed_gts if not isinstance(uplink.max_speed_gts, Unknown) else link.current_speed_gts
     runs = uplink.loaded_gbs
     cost = None
     if not isinstance(runs, Unknown):
         cost = Cost(f"{wording.gbs(runs)} each way for {len(cards)} GPUs together", round(runs, 2))
+    between = ", while copies between these GPUs stay below it" if _stay_below(view, cards) else ""
     return Finding(
         ID,
         "info",
         tuple(card.gpu.address for card in cards),
         f"{len(cards)} GPUs share one uplink of {wording.link(speed, link.current_width)}",
-        f"They lie behind the switch at {uplink.lower.address}: copies to and from host memory share its uplink, while "
-        "copies between these GPUs stay below it.",
+        f"They lie behind the switch at {uplink.lower.address}: copies to and from host memory share its uplink{between}.",
         evidence=(Evidence(uplink.lower.origin, uplink.lower.id),),
         cost=cost,
     )
@@ -89,10 +107,12 @@ CHECK = Check(
     id=ID,
     subject="cards",
     summary="Which GPUs share one link to the processor.",
-    looks_at="The bridges above each card: switches, the chipset's ports, root ports.",
+    looks_at="The bridges above each card: switches, the chipset's ports, root ports. For copies between GPUs below a "
+    "switch, their P2P prediction and ACS on the way.",
     why="Copies to and from host memory of all GPUs behind one uplink share its bandwidth.",
     decides="A warning where two or more GPUs hang on the chipset, whose uplink they share with disks and network; info "
-    "where they share a switch's uplink, as such machines are built.",
+    "where they share a switch's uplink, as such machines are built. That copies between GPUs stay below the switch is "
+    "said only where P2P is expected for each pair and ACS is known to redirect nothing on the way.",
     sources=(
         "AMD, ROCm on Radeon and Ryzen, limitations: use slots attached to the processor",
         "pci.ids: names of chipset ports and switches",

@@ -149,7 +149,7 @@ def test_gpus_that_never_do_p2p_lose_nothing_by_it(build, verdict, parts, why):
     found = verdict(ID, build.host(parts(build)))
     assert (found.outcome, found.subject) == ("info", DOWN)
     assert (found.remedies, found.cost, found.next) == ((), None, "")
-    assert "no P2P between these GPUs, so the redirect costs nothing today" in found.explanation
+    assert "no P2P between these GPUs, so the redirect costs nothing today. N" in found.explanation
     assert why in found.explanation
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.facts.unknown import NEEDS_ROOT, NOT_CAPTURED, Unknown
 
 ID = "shared-uplink"
 ROOT = "0000:00:01.1"
@@ -32,6 +32,52 @@ def test_a_shared_switch_is_a_fact_with_its_uplink(build, verdict):
     assert "0000:01:00.0" in found.explanation
     assert found.cost.have_gbs == 15.75
     assert "15.8 GB/s" in found.cost.text
+
+
+GPUS = ("0000:13:00.0", "0000:23:00.0")
+STAY = "copies between these GPUs stay below it"
+
+
+def of_v620(build):
+    return {gpu: build.gpu_facts(32 << 30) for gpu in GPUS}
+
+
+def test_copies_between_gpus_stay_below_a_switch_that_passes_them(build, verdict):
+    assert STAY in verdict(ID, build.host(build.below_one_switch(), facts=of_v620(build))).explanation
+    agrees = build.kfd(GPUS, [GPUS, GPUS[::-1]])
+    assert STAY in verdict(ID, build.host(build.below_one_switch(), facts=of_v620(build), kfd=agrees)).explanation
+
+
+def test_nothing_is_said_of_copies_that_may_not_stay_below(build, verdict):
+    """ACS sends them up, or was not read; no P2P, or not known; the driver says no for one direction."""
+    facts = of_v620(build)
+    unread = build.changed(build.below_one_switch(), "0000:02:01.0", config=NEEDS_ROOT)
+    one_way = build.kfd(GPUS, [GPUS])
+    geforce = [
+        build.root_port(ROOT),
+        build.switch(0x01, ROOT),
+        build.gpu("0000:13:00.0", build.RTX_3090, "0000:02:00.0"),
+        build.gpu("0000:23:00.0", build.RTX_3090, "0000:02:01.0"),
+    ]
+    for host in (
+        build.host(build.below_one_switch(build.REDIRECT), facts=facts),
+        build.host(unread, facts=facts),
+        build.host(unread, facts=facts, kfd=build.kfd(GPUS, [GPUS, GPUS[::-1]])),
+        build.host(build.below_one_switch(), facts=facts, pcie_p2p=None),
+        build.host(build.below_one_switch(id_="1002:ffff")),
+        build.host(build.below_one_switch(), facts=facts, kfd=one_way),
+        build.host(build.below_one_switch(driver="vfio-pci")),
+        build.host(geforce),
+    ):
+        found = verdict(ID, host)
+        assert (found.outcome, found.subject) == ("info", GPUS)
+        assert "copies to and from host memory share its uplink." in found.explanation
+
+
+def test_a_function_that_is_its_own_parent_shares_with_nobody(build, judge):
+    strange = build.gpu("0000:03:00.0", build.V620, "0000:03:00.0")
+    found = judge(ID, build.host(build.root_port(ROOT), build.navi_card(0x41, ROOT), strange))
+    assert [(each.outcome, each.subject) for each in found] == [("unknown", ("0000:03:00.0",))]
 
 
 def test_an_uplink_whose_best_is_not_known_is_told_as_it_runs(build, verdict):
