@@ -107,10 +107,11 @@ class VramBar(msgspec.Struct, frozen=True):
     def is_small(self) -> bool | None:
         """Whether it holds less than all the memory; None where the memory is not known well enough.
 
-        A GPU behind 256 MiB, the size of the time before resizable BARs, has more memory whatever it is.
+        A card that offers more than the 256 MiB of the time before resizable BARs has the memory for it.
         """
         if isinstance(self.vram_bytes, Unknown):
-            return True if self.size_bytes <= _LEGACY_BYTES else None
+            offers_more = not isinstance(self.largest_bytes, Unknown) and self.largest_bytes > self.size_bytes
+            return True if offers_more and self.size_bytes <= _LEGACY_BYTES else None
         least, most = self.vram_bytes
         if self.size_bytes >= most:
             return False

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hostdoctor.bars import missing_bars, vram_bar_of
+from hostdoctor.bars import missing_bars, vram_bar, vram_bar_of
 from hostdoctor.facts.pci import Bar, ConfigFacts, GpuFacts, ResizableBar
 from hostdoctor.facts.unknown import NEEDS_ROOT, NOT_CAPTURED, Unknown
-from hostdoctor.p2p import vram_bar
 
 MIB, GIB = 1 << 20, 1 << 30
 MEM32, MEM32_PREFETCHABLE, MEM64, MEM64_PREFETCHABLE, IO = 0x0, 0x8, 0x4, 0xC, 0x1
@@ -126,7 +125,7 @@ def of(function, vram=NOT_CAPTURED, sizes=None):
         ("1002:66a1", 16 * GIB, NOT_CAPTURED, None),  # 16 or 32 GiB
         ("1002:66a1", 16 * GIB, 16368 * MIB, False),
         ("1002:66a1", 8 * GIB, NOT_CAPTURED, True),
-        ("1002:ffff", 256 * MIB, NOT_CAPTURED, True),
+        ("1002:ffff", 256 * MIB, NOT_CAPTURED, None),
         ("1002:ffff", 512 * MIB, NOT_CAPTURED, None),
         ("1002:ffff", 8 * GIB, NOT_CAPTURED, None),
         ("1002:ffff", 8 * GIB, 0, None),  # a driver that does not say
@@ -160,3 +159,7 @@ def test_without_an_address_there_is_nothing_to_measure(build, gpu):
     assert "no address" in of(gpu(bars=(build.missing_bar(),))).reason
     assert "no address" in of(gpu(bars=())).reason
     assert of(gpu(bars=Unknown("timed out"))).reason == "timed out"
+
+
+def test_a_card_that_offers_more_than_a_legacy_bar_has_the_memory_for_it(gpu):
+    assert of(gpu("1002:ffff", bar_size=256 * MIB), sizes={0: (256 * MIB, 8 * GIB)}).is_small is True
