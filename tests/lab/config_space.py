@@ -18,7 +18,7 @@ SPEEDS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5}
 _EXPRESS = 0x10
 _LINK_CAP, _LINK_STATUS, _LINK_CAP_2 = 0x0C, 0x12, 0x2C
 _AER, _ACS, _RESIZABLE = 0x01, 0x0D, 0x15
-_EXTENDED = 0x100
+_EXTENDED, _SIZE = 0x100, 0x1000
 _MEM_64, _PREFETCHABLE, _IO = 0x4, 0x8, 0x1
 
 
@@ -169,12 +169,11 @@ def _step(size: int) -> int:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Where a function's bytes lie in QEMU's memory."""
+    """Where the 4 KiB of a PCI Express function lie in QEMU's memory."""
 
     values: int
     writable: int
     clearable: int
-    size: int
 
 
 class QemuMemory:
@@ -199,10 +198,10 @@ class QemuMemory:
     def drop(self, name: str) -> None:
         """Let every byte of a device read as ones, as of one that fell off the bus."""
         blocks = self._find(name)
-        self._write(blocks.values, b"\xff" * blocks.size)
+        self._write(blocks.values, b"\xff" * _SIZE)
 
     def _load(self, blocks: _Blocks) -> ConfigSpace:
-        return ConfigSpace(*(self._read(at, blocks.size) for at in (blocks.values, blocks.writable, blocks.clearable)))
+        return ConfigSpace(*(self._read(at, _SIZE) for at in (blocks.values, blocks.writable, blocks.clearable)))
 
     def _store(self, blocks: _Blocks, space: ConfigSpace) -> None:
         self._write(blocks.values, space.values)
@@ -223,15 +222,16 @@ class QemuMemory:
         A PCIDevice holds a pointer to its id and, not far behind, five pointers in a row: values, the bits that a
         migration compares, writable bits, bits cleared by ones, used bits. Then comes its number on the bus.
         """
-        found = {
-            blocks
-            for text in self._occurrences(name.encode() + b"\0", 16)
-            for pointer in self._occurrences(struct.pack("<Q", text), 8)
-            for blocks in self._blocks_behind(pointer)
-        }
-        if len(found) != 1:
-            raise LookupError(f"{len(found)} devices with the id {name} in QEMU's memory")
-        return found.pop()
+        found: dict[int, set[_Blocks]] = {}
+        for text in self._occurrences(name.encode() + b"\0", 16):
+            for pointer in self._occurrences(struct.pack("<Q", text), 8):
+                for distance, blocks in self._blocks_behind(pointer):
+                    found.setdefault(distance, set()).add(blocks)
+        # What lies further behind is another device, which happens to follow.
+        nearest = found[min(found)] if found else set()
+        if len(nearest) != 1:
+            raise LookupError(f"{len(nearest)} devices with the id {name} in QEMU's memory")
+        return nearest.pop()
 
     def _occurrences(self, pattern: bytes, alignment: int) -> Iterator[int]:
         for start, data in self._heap:
@@ -247,14 +247,13 @@ class QemuMemory:
                 return data[at - start : at - start + size]
         return b""
 
-    def _blocks_behind(self, pointer: int) -> Iterator[_Blocks]:
+    def _blocks_behind(self, pointer: int) -> Iterator[tuple[int, _Blocks]]:
         device = self._cached(pointer, 1024)
         for offset in range(8, len(device) - 44, 8):
             pointers = struct.unpack_from("<5Q", device, offset)
             (number,) = struct.unpack_from("<i", device, offset + 40)
             if -1 <= number < 256 and self._are_blocks(pointers):
-                size = 4096 if pointers[1] - pointers[0] >= 4096 else 256
-                yield _Blocks(pointers[0], pointers[2], pointers[3], size)
+                yield offset, _Blocks(pointers[0], pointers[2], pointers[3])
 
     def _are_blocks(self, pointers: Sequence[int]) -> bool:
         if len(set(pointers)) != 5 or not all(pointer and pointer % 8 == 0 for pointer in pointers):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.lab.config_space import Bar, Link, QemuMemory
+from tests.lab.config_space import Bar, Link, Look, QemuMemory
 from tests.lab.guests import BARE, LOOK, Guest, Running, Step
+from tests.lab.image import KERNELS
 from tests.lab.machine import (
     AMD_IOMMU,
     EPYC,
@@ -36,6 +37,40 @@ INTEL = Machine((INTEL_IOMMU, *_PAIR), cpu=XEON)
 AMD = Machine((AMD_IOMMU, *_PAIR), cpu=EPYC)
 
 
+# Values of all kernels, made-up ones among them, less those that would keep a guest from starting.
+_PCI_VALUES = (
+    "realloc", "realloc=on", "use_crs", "nobar", "norom", "rom", "hpiosize=256", "hpmmiosize=2M", "hpmmioprefsize=2M",
+    "hpmemsize=2M", "hpbussize=1", "use_e820", "no_e820", "config_acs=xx@0000:99:00.0", "pcie_bus_tune_off", "pcie_bus_safe",
+    "pcie_bus_perf", "pcie_bus_peer2peer", "noari", "noats", "ecrc=off", "pcie_scan_all", "notph", "nodomains", "usepirqmask",
+    "assign-busses", "routeirq", "skip_isa_align", "bfsort", "nobfsort", "cbiosize=256", "bogus", "nomsix",
+)  # fmt: skip
+_AMD_VALUES = (
+    "on",
+    "fullflush",
+    "force_isolation",
+    "force_enable",
+    "irtcachedis",
+    "nohugepages",
+    "v2_pgsizes_only",
+    "passthrough",
+)
+_INTEL_VALUES = (
+    "on",
+    "igfx_off",
+    "forcedac",
+    "sp_off",
+    "sm_on",
+    "tboot_noforce",
+    "intgpu_off",
+    "sm_off",
+    "nobounce",
+    "pt",
+    "nostrict",
+)
+AMD_VALUES = f"amd_iommu={','.join(_AMD_VALUES)} pci={','.join(_PCI_VALUES)}"
+INTEL_VALUES = f"intel_iommu={','.join(_INTEL_VALUES)}"
+
+
 def _mode(machine: Machine, cmdline: str = "", kernel: str = "6.12") -> Guest:
     return Guest(machine, cmdline, kernel, _JUDGE)
 
@@ -54,9 +89,9 @@ IOMMU_GUESTS = {
     "amd-strict": _mode(AMD, "iommu.strict=1"),
     "amd-off": _mode(AMD, "iommu=off"),
     "amd-on": _mode(AMD, "amd_iommu=on"),
-    "amd-on-6.1": _mode(AMD, "amd_iommu=on", "6.1"),
-    "amd-on-newest": _mode(AMD, "amd_iommu=on", "newest"),
     "amd-pt-6.1": _mode(AMD, "iommu=pt", "6.1"),
+    **{f"amd-values-{kernel}": _mode(AMD, AMD_VALUES, kernel) for kernel in KERNELS},
+    **{f"intel-values-{kernel}": _mode(INTEL, INTEL_VALUES, kernel) for kernel in KERNELS},
 }
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -123,7 +158,7 @@ _CARDS = (root_port("rp0", 3), *amd_card("card0", "rp0"), root_port("rp1", 4), *
 HIGH = Machine(_CARDS, cpu=f"{EPYC},phys-bits=46", uefi=True)
 LOW = replace(HIGH, extra=("-fw_cfg", "name=opt/ovmf/X-PciMmio64Mb,string=524288"))
 
-# With 36 address bits there is room for one of these.
+# With 36 address bits there is room for one of these BARs, and not for the I/O windows of so many ports.
 _RESIZABLE = Bar(32 * GIB, sizes=(256 * MIB, 8 * GIB))
 NO_SPACE = Machine(
     (
@@ -133,7 +168,7 @@ NO_SPACE = Machine(
         gpu("gpu1", "rp1", V620, bars={0: _RESIZABLE, 2: Bar(2 * MIB)}),
         root_port("rp2", 5),
         upstream_port("plx", "rp2"),
-        *(downstream_port(f"plx{number}", "plx", number) for number in range(4)),
+        *(downstream_port(f"plx{number}", "plx", number) for number in range(16)),
     ),
     cpu=f"{EPYC},phys-bits=36",
 )
@@ -203,6 +238,12 @@ SWITCH = Machine(
 PORTS = ("0000:02:00.0", "0000:02:01.0")
 BELOW = ("0000:03:00.0", "0000:04:00.0")
 
+
+def _train(running: Running, width: int) -> None:
+    """Let the first GPU's link run with so many lanes from now on."""
+    running.memory.change({"gpu0": Look(link=Link(16.0, width, 16.0, 16))})
+
+
 _CORRECTABLE, _BAD_TLP, _TIMEOUT = "aer_dev_correctable", 6, 14
 ERROR_GUESTS = {
     "acs": Guest(SWITCH, steps=(*LOOK, ("plug_driver", BELOW[0], "vfio-pci"), ("scan", "vfio", BARE))),
@@ -220,7 +261,9 @@ ERROR_GUESTS = {
             ("counted", "0000:02:00.0", "aer_dev_nonfatal", 1),
             ("state", "nonfatal"),
             ("scan", "nonfatal-root", BARE),
+            ("watch", "watched", GPU, BARE, "--samples", "8", "--interval", "0.5"),
         ),
+        answers={"narrow": lambda running: _train(running, 8), "wide": lambda running: _train(running, 16)},
     ),
 }
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+
+from tests.lab.image import KERNELS
 
 # Guest, remapping units, domain type of the GPUs.
 MODES = [
@@ -20,10 +24,10 @@ MODES = [
     ("amd-strict", ["ivhd0"], "DMA"),
     ("amd-off", [], None),
     ("amd-on", ["ivhd0"], "DMA"),
-    ("amd-on-6.1", ["ivhd0"], "DMA"),
-    ("amd-on-newest", ["ivhd0"], "DMA"),
     ("amd-pt-6.1", ["ivhd0"], "identity"),
+    ("amd-values-newest", ["ivhd0"], "DMA"),
 ]
+VALUES = [f"{vendor}-values-{kernel}" for vendor in ("amd", "intel") for kernel in KERNELS]
 NO_OPTION = "AMD-Vi: Unknown option - 'on'"
 
 
@@ -54,10 +58,21 @@ def test_the_verdict_follows_the_mode_in_force(guest, name, units, mode):
     assert all(finding["remedies"] == (["iommu-passthrough"] if mode in ("DMA", "DMA-FQ") else []) for finding in found)
 
 
-@each_mode()
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.lab(name)) for name in VALUES])
+def test_values_named_as_unknown_are_those_this_kernel_refuses(guest, name):
+    log = guest.text("dmesg")
+    refused = {f"amd_iommu={value}" for value in re.findall(r"AMD-Vi: Unknown option - '([^',]+)", log)}
+    refused |= {f"intel_iommu={value}" for value in re.findall(r"DMAR: Unknown option - '([^',]+)", log)}
+    refused |= {f"pci={value}" for value in re.findall(r"PCI: Unknown option `([^',]+)", log)}
+    found = guest.findings("kernel-parameters")
+    assert {each["subject"][0] for each in found if "no such value" in each["title"]} == refused
+    assert len(refused) >= 2
+
+
+@each_mode(*(name for name, _, _ in MODES if "values" not in name))
 def test_an_option_the_kernel_does_not_know_is_named_and_no_other(guest, name, units, mode):
     refused = NO_OPTION in guest.text("dmesg")
-    assert refused == name.startswith("amd-on")
+    assert refused == (name == "amd-on")
     named = [finding for finding in guest.findings("kernel-parameters") if finding["subject"] == ["amd_iommu=on"]]
     assert [finding["outcome"] for finding in named] == (["info"] if refused else [])
 
