@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hostdoctor import wording
+from hostdoctor import drivers, wording
 from hostdoctor.bars import VramBar, vram_bar_of
-from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.host import Host
+from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
 from hostdoctor.view import View
@@ -17,19 +18,19 @@ ID = "bar-size"
 def judge(view: View) -> Iterator[Finding]:
     """One finding a GPU."""
     for gpu in view.gpus:
-        facts = view.host.gpu_facts.get(gpu.address, GpuFacts())
-        bar = vram_bar_of(gpu, facts)
+        bar = vram_bar_of(gpu, drivers.with_memory(view.host, gpu))
         if isinstance(bar, Unknown):
             yield unjudged(ID, (gpu.address,), "BAR size", bar)
         else:
-            yield _judge_bar(gpu, facts, bar)
+            yield _judge_bar(view.host, gpu, bar)
 
 
-def _judge_bar(gpu: Function, facts: GpuFacts, bar: VramBar) -> Finding:
+def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
     subject = (gpu.address,)
     evidence: tuple[Evidence, ...] = (Evidence(gpu.source("resource"), f"BAR{bar.index} {wording.size(bar.size_bytes)}"),)
     if bar.exact:
-        evidence += (Evidence(gpu.source("mem_info_vram_total"), f"{facts.vram_bytes}"),)
+        memory, source = drivers.memory_bytes(host, gpu)
+        evidence += (Evidence(source, f"{memory}"),)
     if bar.is_small is False:
         return Finding(ID, "ok", subject, f"BAR{bar.index} holds all of the GPU's memory", evidence=evidence)
     if isinstance(bar.largest_bytes, Unknown):

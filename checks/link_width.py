@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hostdoctor import knowledge
+from hostdoctor import drivers, knowledge
+from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import NVIDIA
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
@@ -17,16 +18,17 @@ ID = "link-width"
 def judge(view: View) -> Iterator[Finding]:
     """One finding a card."""
     for card in view.cards:
-        yield _judge_card(card)
+        yield _judge_card(view.host, card)
 
 
-def _judge_card(card: Card) -> Finding:
+def _judge_card(host: Host, card: Card) -> Finding:
     subject = (card.gpu.address,)
     edge = link_of(card.top)
     width = edge.current_width
     if isinstance(width, Unknown):
         return unjudged(ID, subject, "link width", width)
-    evidence = (Evidence(card.top.source("current_link_width"), str(width)),)
+    other = drivers.other_width(host, card)
+    evidence = (Evidence(card.top.source("current_link_width"), str(width)), *other)
     if width == 0:
         return unjudged(ID, subject, "link width", Unknown("the link is down (x0)"), evidence)
     slot = card.slot_or_reason
@@ -38,7 +40,7 @@ def _judge_card(card: Card) -> Finding:
         return unjudged(ID, subject, "link width", possible if isinstance(possible, Unknown) else NOT_CAPTURED, evidence)
     if width >= possible:
         return Finding(ID, "ok", subject, f"x{width}, all that card and slot can do", evidence=evidence)
-    return _failure(card, slot, width, possible)
+    return _failure(card, slot, width, possible, other)
 
 
 def _possible_width(card: Card, slot: Segment) -> int | Unknown:
@@ -47,12 +49,13 @@ def _possible_width(card: Card, slot: Segment) -> int | Unknown:
     return both if isinstance(both, Unknown) or wired is None else min(both, wired)
 
 
-def _failure(card: Card, slot: Segment, width: int, possible: int) -> Finding:
+def _failure(card: Card, slot: Segment, width: int, possible: int, other: tuple[Evidence, ...]) -> Finding:
     port = slot.upper.address
     evidence = (
         Evidence(slot.lower.source("current_link_width"), str(width)),
         Evidence(slot.lower.source("max_link_width"), f"{link_of(slot.lower).max_width}"),
         Evidence(slot.upper.source("max_link_width"), f"{link_of(slot.upper).max_width}"),
+        *other,
     )
     speed = slot.max_speed_gts
     have, could = gbs_of(speed, width), gbs_of(speed, possible)
@@ -77,7 +80,8 @@ CHECK = Check(
     subject="card",
     summary="The link between slot and card has all the lanes that both ends can do.",
     looks_at="The current width and the maximum widths of the card's edge (the upstream port of its on-board switch, "
-    "where it carries one) and of the port above it.",
+    "where it carries one) and of the port above it; on the host itself also the width that NVML or AMD SMI sees, which is "
+    "named where it differs and the GPU is not idle.",
     why="Every copy between host and card, and between cards, passes this link; half the lanes are half the bandwidth.",
     decides="A failure where fewer lanes are trained than both card and port can do, at any power state: width does not "
     "follow the load. A card with fewer lanes wired than its register says is measured by what is wired. Unknown where "

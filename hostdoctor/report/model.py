@@ -10,11 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from hostdoctor import __version__, knowledge
+from hostdoctor import __version__, drivers, knowledge
 from hostdoctor.bars import vram_bar_of
 from hostdoctor.diagnosis import summary
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.provenance import summarise
+from hostdoctor.facts.driver import AmdSmi, Nvml
+from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Finding, Outcome
@@ -90,6 +92,17 @@ class PairReport(msgspec.Struct, frozen=True):
     driver_says: bool | None
 
 
+class DriversReport(msgspec.Struct, frozen=True):
+    """Versions of drivers and of the vendors' libraries; null where there is none, or none was asked."""
+
+    nvidia: str | Unknown | None  # of the loaded driver
+    nvml: str | Unknown | None
+    cuda: str | Unknown | None  # the newest that the driver serves, "12.8"
+    amdgpu: str | None  # of a driver that is not the kernel's own
+    amd_smi: str | Unknown | None
+    amd_smi_source: str | None  # the folder of its Python binding
+
+
 class HostReport(msgspec.Struct, frozen=True):
     """The facts a reader needs."""
 
@@ -107,6 +120,7 @@ class HostReport(msgspec.Struct, frozen=True):
     container: str
     iommu_units: tuple[str, ...] | Unknown
     numa_nodes: tuple[int, ...] | Unknown
+    drivers: DriversReport
     functions: int
     gpus: tuple[GpuReport, ...]
     integrated_gpus: tuple[str, ...]
@@ -151,10 +165,27 @@ def _host(view: View) -> HostReport:
         container=host.environment.container,
         iommu_units=host.iommu.units,
         numa_nodes=host.numa.nodes,
+        drivers=_drivers(host),
         functions=len(view.topology.functions),
         gpus=tuple(_gpu(view, card) for card in view.cards),
         integrated_gpus=tuple(gpu.address for gpu in view.topology.integrated_gpus),
         pairs=() if host.environment.is_guest else tuple(_pair(pair) for pair in view.pairs),
+    )
+
+
+def _drivers(host: Host) -> DriversReport:
+    modules = {} if isinstance(host.modules, Unknown) else host.modules
+    loaded = {name: module.version for name, module in modules.items()}
+    nvml, amd_smi = host.nvml, host.amd_smi
+    asked = nvml if isinstance(nvml, Nvml) else None
+    cuda = asked.cuda_version if asked else None
+    return DriversReport(
+        nvidia=loaded.get("nvidia") or (asked.driver_version if asked else None),
+        nvml=nvml.library_version if isinstance(nvml, Nvml) else nvml,
+        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if isinstance(cuda, int) else cuda,
+        amdgpu=loaded.get("amdgpu"),
+        amd_smi=amd_smi.library_version if isinstance(amd_smi, AmdSmi) else amd_smi,
+        amd_smi_source=amd_smi.source if isinstance(amd_smi, AmdSmi) else None,
     )
 
 
@@ -167,7 +198,7 @@ def _joined(*parts: str | Unknown) -> str | Unknown:
 
 def _gpu(view: View, card: Card) -> GpuReport:
     gpu = card.gpu
-    facts = view.host.gpu_facts.get(gpu.address, GpuFacts())
+    facts = drivers.with_memory(view.host, gpu)
     bar = vram_bar_of(gpu, facts)
     return GpuReport(
         address=gpu.address,
