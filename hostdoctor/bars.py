@@ -25,6 +25,7 @@ class MissingBar(msgspec.Struct, frozen=True):
 
     index: int
     size_bytes: int
+    is_64bit: bool
     prefetchable: bool
 
 
@@ -33,7 +34,7 @@ def missing_bars(function: Function) -> list[MissingBar]:
     if isinstance(function.bars, Unknown):
         return []
     found = [
-        MissingBar(bar.index, bar.size_bytes or _resizable_size(function, bar.index), bar.prefetchable)
+        MissingBar(bar.index, bar.size_bytes or _resizable_size(function, bar.index), bar.is_64bit, bar.prefetchable)
         for bar in function.bars
         if bar.kind == "mem" and not bar.assigned and bar.index < 6
     ]
@@ -58,7 +59,7 @@ def _hidden(function: Function, config: ConfigFacts) -> list[MissingBar]:
         skip = is_64bit
         if not register & _IO and register & (_MEM_64BIT | _PREFETCHABLE):
             size = _resizable_size(function, index)
-            found.append(MissingBar(index, size, bool(register & _PREFETCHABLE)))
+            found.append(MissingBar(index, size, is_64bit, bool(register & _PREFETCHABLE)))
     return found
 
 

@@ -66,8 +66,11 @@ def test_what_the_kernel_lists_counts_for_any_function(build):
 
 
 def test_it_is_told_what_kind_of_window_a_missing_bar_needs(gpu):
-    config = ConfigFacts(bar_registers=(MEM64_PREFETCHABLE, 0, MEM64, 0, 0, 0))
-    assert [bar.prefetchable for bar in missing_bars(gpu(bars=(), config=config))] == [True, False]
+    config = ConfigFacts(bar_registers=(MEM64_PREFETCHABLE, 0, MEM64, 0, MEM32_PREFETCHABLE, 0))
+    kinds = [(True, True), (True, False), (False, True)]
+    assert [(bar.is_64bit, bar.prefetchable) for bar in missing_bars(gpu(bars=(), config=config))] == kinds
+    listed = (Bar(0, "mem", 0, 16 * MIB, False, False, False), Bar(1, "mem", 0, GIB, True, True, False))
+    assert [(bar.is_64bit, bar.prefetchable) for bar in missing_bars(gpu(bars=listed))] == [(False, False), (True, True)]
 
 
 def test_a_bar_is_found_once(build, gpu):

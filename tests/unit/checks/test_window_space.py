@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hostdoctor.facts.pci import ConfigFacts
+from hostdoctor.facts.host import Cpu, MemoryMap
+from hostdoctor.facts.pci import Bar, ConfigFacts
 from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown
 
 ID = "window-space"
@@ -16,11 +17,11 @@ HIGH = ("0000:40", 0x4000000000, 0x4FFFFFFFFF)  # 64 GiB
 
 @pytest.fixture
 def with_card(build):
-    def make(*apertures, size=256 * MIB, others=(), vram=32 * GIB, config=None, **facts):
+    def make(*apertures, size=256 * MIB, others=(), vram=32 * GIB, config=None, cpu=build.ZEN, **facts):
         config = config or build.resizable(0, size, 256 * MIB, 32 * GIB)
         gpu = build.gpu(GPU, build.W6800, PORT, bar_at=0xD0000000, bar_size=size, config=config, **facts)
         driver_says = {GPU: build.gpu_facts(vram)} if vram else {}
-        return build.host(build.root_port(PORT), gpu, list(others), facts=driver_says, apertures=apertures)
+        return build.host(build.root_port(PORT), gpu, list(others), facts=driver_says, apertures=apertures, cpu=cpu)
 
     return make
 
@@ -80,6 +81,135 @@ def test_more_taken_than_there_is_leaves_nothing(build, verdict, with_card):
 def test_a_window_from_4_gib_on_is_above_it(verdict, with_card, start, said):
     found = verdict(ID, with_card(("0000:40", start, start + GIB - 1)))
     assert ("no window above 4 GiB" in found.explanation) is said
+
+
+# --- several functions, several windows -------------------------------------------------------------------------------
+
+
+def four_cards(build, *apertures, vram=16 * GIB, cpu=None, **facts):
+    """Four GPUs below root ports of one root bus, each with a BAR of 256 MiB that wants to hold all its memory."""
+    parts, driver_says = [], {}
+    for n in range(4):
+        port, gpu = f"0000:40:{n + 1:02x}.1", f"0000:{0x41 + n:02x}:00.0"
+        config = build.resizable(0, 256 * MIB, 256 * MIB, vram)
+        at = 0xD0000000 + n * 256 * MIB
+        parts += [build.root_port(port), build.gpu(gpu, build.W6800, port, bar_at=at, bar_size=256 * MIB, config=config)]
+        driver_says[gpu] = build.gpu_facts(vram)
+    return build.host(parts, facts=driver_says, apertures=apertures, cpu=cpu or build.ZEN, **facts)
+
+
+FOUR = tuple(f"0000:{0x41 + n:02x}:00.0" for n in range(4))
+
+
+def test_what_several_functions_lack_is_summed(build, verdict):
+    found = verdict(ID, four_cards(build, LOW, ("0000:40", 0x1000000000, 0x19FFFFFFFF)))  # 40 GiB
+    assert (found.outcome, found.subject) == ("failure", FOUR)
+    assert "no space for the 64 GiB that 4 functions need" in found.title
+    assert "40 GiB are left, 64 GiB are needed (16 GiB for 0000:41:00.0, " in found.explanation
+    assert "2 of 4 fit" in found.explanation
+
+
+def test_what_fits_together_is_in_order(build, verdict):
+    found = verdict(ID, four_cards(build, LOW, HIGH))
+    assert (found.outcome, found.subject) == ("ok", FOUR)
+    assert "space for the 64 GiB that 4 functions lack" in found.title
+
+
+def test_each_root_bus_is_judged_for_itself(build, judge):
+    parts, facts = [], {}
+    for root, bus in (("0000:40", 0x41), ("0000:80", 0x81)):
+        gpu, config = f"0000:{bus:02x}:00.0", build.resizable(0, 256 * MIB, 32 * GIB)
+        at = 0xD0000000 if bus == 0x41 else 0xE0000000
+        parts += [
+            build.root_port(f"{root}:01.1"),
+            build.gpu(gpu, build.W6800, f"{root}:01.1", bar_at=at, bar_size=256 * MIB, config=config),
+        ]
+        facts[gpu] = build.gpu_facts(32 * GIB)
+    found = judge(ID, build.host(parts, facts=facts, apertures=(HIGH, ("0000:80", 0xE0000000, 0xEFFFFFFF))))
+    assert {(each.outcome, each.subject) for each in found} == {("ok", (GPU,)), ("failure", ("0000:81:00.0",))}
+
+
+def test_the_window_with_most_free_space_counts(build, verdict, with_card):
+    """Not the largest, which another card fills."""
+    small = ("0000:40", 0x8000000000, 0x87FFFFFFFF)  # 32 GiB
+    other = build.gpu("0000:42:00.0", build.A5000, PORT, bars=(build.bar(0x4000000000, 64 * GIB, 1),))
+    found = verdict(ID, with_card(LOW, HIGH, small, others=[other]))
+    assert found.outcome == "ok"
+    assert "32 GiB in the window of root bus 0000:40 with most free space" in found.explanation
+
+
+def test_several_windows_share_what_is_needed(build, verdict):
+    two = (("0000:40", 0x1000000000, 0x17FFFFFFFF), ("0000:40", 0x2000000000, 0x27FFFFFFFF))  # 32 GiB each
+    assert verdict(ID, four_cards(build, LOW, *two)).outcome == "ok"
+    less = (two[0], ("0000:40", 0x2000000000, 0x23FFFFFFFF))
+    found = verdict(ID, four_cards(build, *less))
+    assert found.outcome == "failure"
+    assert "16 GiB are free in its other windows" in found.explanation
+    assert "3 of 4 fit" in found.explanation
+
+
+def test_a_bar_needs_a_place_at_a_multiple_of_its_size(verdict, with_card):
+    """48 GiB from 264 GiB on: 288 to 312 is all that is left from the one multiple of 32 GiB in it."""
+    found = verdict(ID, with_card(("0000:40", 264 * GIB, 312 * GIB - 1)))
+    assert found.outcome == "failure"
+    assert "48 GiB are left, 32 GiB are needed. A BAR begins at a multiple of its size, and no such place" in found.explanation
+    assert verdict(ID, with_card(("0000:40", 256 * GIB, 304 * GIB - 1))).outcome == "ok"
+
+
+# --- below 4 GiB ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("is_64bit", "prefetchable", "outcome"),
+    [(False, False, "failure"), (False, True, "failure"), (True, False, "failure"), (True, True, "ok")],
+)
+def test_what_must_lie_below_4_gib_counts_windows_there_only(build, verdict, is_64bit, prefetchable, outcome):
+    missing = Bar(0, "mem", 0, 16 * MIB, is_64bit, prefetchable, False)
+    gpu = build.gpu(GPU, build.A5000, PORT, bars=(missing, build.bar(0x4000000000, 32 * GIB, 1)))
+    tiny = ("0000:40", 0xFE000000, 0xFE0FFFFF)
+    found = verdict(ID, build.host(build.root_port(PORT), gpu, apertures=(tiny, HIGH)))
+    assert found.outcome == outcome
+    if outcome == "failure":
+        assert "1 MiB in the window below 4 GiB" in found.explanation
+        assert "must lie below 4 GiB" in found.explanation
+        assert "larger BARs leave the space below 4 GiB" in found.next
+    nothing = verdict(ID, build.host(build.root_port(PORT), gpu, apertures=(HIGH,)))
+    assert ("has no window below 4 GiB" in nothing.explanation) is (outcome == "failure")
+    assert verdict(ID, build.host(build.root_port(PORT), gpu, apertures=(LOW, HIGH))).outcome == "ok"
+
+
+def test_a_64_bit_bar_on_the_root_bus_may_lie_anywhere(build, verdict):
+    missing = Bar(0, "mem", 0, 16 * MIB, True, False, False)
+    nic = build.function("0000:40:02.0", "15b3:1017", bars=(missing,))
+    assert verdict(ID, build.host(nic, apertures=(HIGH,))).outcome == "ok"
+
+
+# --- the processor's own limit ----------------------------------------------------------------------------------------
+
+
+IVY_BRIDGE = Cpu("GenuineIntel", 6, 58, "Intel Core i7-3770", 36)
+
+
+def test_more_than_the_processor_addresses_no_firmware_gives(build, verdict, text):
+    found = verdict(ID, four_cards(build, LOW, vram=32 * GIB, cpu=IVY_BRIDGE))
+    assert (found.outcome, found.subject, found.remedies) == ("failure", FOUR, ())
+    assert "the 128 GiB that 4 functions need cannot fit on this processor, which addresses 64 GiB in all" in found.title
+    assert "RAM" in found.explanation
+    assert "32 GiB for 0000:41:00.0" in found.explanation
+    assert "36 bits" in text(found)
+    assert "firmware" not in found.next
+    unseen = four_cards(build, vram=32 * GIB, cpu=IVY_BRIDGE, memory_map=MemoryMap(Unknown("addresses read as zero")))
+    assert "cannot fit on this processor" in verdict(ID, unseen).title
+
+
+def test_what_the_processor_can_address_the_firmware_can_give(build, verdict, with_card):
+    """One BAR of 32 GiB has its place from 32 GiB on; beside another of that size it has none."""
+    assert "Above 4G" in verdict(ID, with_card(LOW, cpu=IVY_BRIDGE)).next
+    other = build.gpu("0000:42:00.0", build.A5000, PORT, bars=(build.bar(32 * GIB, 32 * GIB, 1),))
+    assert "cannot fit on this processor" in verdict(ID, with_card(LOW, cpu=IVY_BRIDGE, others=[other])).title
+    small = build.gpu("0000:42:00.0", build.A5000, PORT, bars=(build.bar(32 * GIB, GIB, 1),))
+    assert "Above 4G" in verdict(ID, with_card(LOW, cpu=IVY_BRIDGE, others=[small])).next
+    assert "Above 4G" in verdict(ID, four_cards(build, LOW, cpu=Cpu("GenuineIntel", 6, 85, "Xeon", 46))).next
 
 
 def test_room_that_is_there_can_be_used(verdict, with_card):
