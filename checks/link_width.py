@@ -14,6 +14,9 @@ from hostdoctor.view import View
 
 ID = "link-width"
 
+# Portable, laptop, notebook, sub notebook, tablet, convertible, detachable (SMBIOS specification 3.6, 7.4.1).
+_PORTABLE = ("8", "9", "10", "14", "30", "31", "32")
+
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding a card."""
@@ -40,6 +43,20 @@ def _judge_card(host: Host, card: Card) -> Finding:
         return unjudged(ID, subject, "link width", possible if isinstance(possible, Unknown) else NOT_CAPTURED, evidence)
     if width >= possible:
         return Finding(ID, "ok", subject, f"x{width}, all that card and slot can do", evidence=evidence)
+    if host.firmware.chassis_type in _PORTABLE:
+        title = (
+            f"the link runs x{width}, although card and port say x{possible}: in a portable computer that is how it is built"
+        )
+        why = "A chip that is soldered in often has fewer lanes wired than its register says; there is nothing to reseat."
+        return Finding(
+            ID,
+            "info",
+            subject,
+            title,
+            why,
+            "likely",
+            (*evidence, Evidence("/sys/class/dmi/id/chassis_type", str(host.firmware.chassis_type))),
+        )
     return _failure(card, slot, width, possible, other)
 
 
@@ -84,7 +101,8 @@ CHECK = Check(
     "named where it differs and the GPU is not idle.",
     why="Every copy between host and card, and between cards, passes this link; half the lanes are half the bandwidth.",
     decides="A failure where fewer lanes are trained than both card and port can do, at any power state: width does not "
-    "follow the load. A card with fewer lanes wired than its register says is measured by what is wired. Unknown where "
+    "follow the load. A card with fewer lanes wired than its register says is measured by what is wired; "
+    "in a portable computer fewer lanes than said are info, since the chip is soldered in. Unknown where "
     "the port is not in the evidence or the card is asleep.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",

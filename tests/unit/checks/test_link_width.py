@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hostdoctor.facts.host import Firmware
 from hostdoctor.facts.pci import Power
 from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED, Unknown
 
@@ -121,3 +122,14 @@ def test_not_judged_in_a_guest_nor_without_a_gpu(build, verdict):
     assert verdict(ID, guest).outcome == "not-applicable"
     assert verdict(ID, build.host(build.root_port(PORT))).outcome == "not-applicable"
     assert verdict(ID, build.host(functions=Unknown("no PCI functions"))).outcome == "unknown"
+
+
+def test_a_soldered_chip_with_fewer_lanes_is_no_fault(build, verdict):
+    parts = [
+        build.root_port("0000:00:01.0"),
+        build.gpu("0000:01:00.0", "10de:2520", "0000:00:01.0", at=build.link(16, 8, 16, 16)),
+    ]
+    laptop = verdict(ID, build.host(parts, firmware=Firmware(chassis_type="10")))
+    assert (laptop.outcome, laptop.remedies) == ("info", ())
+    assert "x8" in laptop.title
+    assert verdict(ID, build.host(parts, firmware=Firmware(chassis_type="3"))).outcome == "failure"
