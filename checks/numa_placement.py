@@ -1,21 +1,29 @@
-"""On which memory node each GPU sits."""
+"""On which memory node each GPU sits, and which network card and drive are near it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hostdoctor import wording
-from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.facts.pci import Function
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
 from hostdoctor.view import View
 
 ID = "numa-placement"
 
+_SAME_SWITCH, _SAME_NODE, _OTHER_NODE = range(3)
+_WORDS = {_SAME_SWITCH: "below the same switch", _SAME_NODE: "same node", _OTHER_NODE: "another node"}
+
 
 def judge(view: View) -> Iterator[Finding]:
-    """One finding for all GPUs."""
-    if not view.gpus:
-        return
+    """One finding for all GPUs, and one more where it matters which network card or drive a GPU uses."""
+    if view.gpus:
+        yield from _judge_gpus(view)
+        yield from _judge_neighbours(view)
+
+
+def _judge_gpus(view: View) -> Iterator[Finding]:
     nodes = view.host.numa.nodes
     subject = tuple(gpu.address for gpu in view.gpus)
     if isinstance(nodes, Unknown):
@@ -69,14 +77,65 @@ def _spread(subject: tuple[str, ...], places: dict[int, list[str]], evidence: tu
     )
 
 
+def _judge_neighbours(view: View) -> Iterator[Finding]:
+    """The nearest RDMA card and NVMe drive of each GPU, where there are nearer and farther ones."""
+    network = () if isinstance(view.host.network, Unknown) else view.host.network
+    rdma = {device.address: wording.listed(device.rdma) for device in network if device.rdma}
+    cards = [function for function in view.adapters if function.address in rdma]
+    drives = [function for function in view.adapters if function.is_nvme]
+    lines, evidence = [], []
+    for gpu in view.gpus:
+        near = [text for text in (_nearest(view, gpu, cards, rdma), _nearest(view, gpu, drives, {})) if text]
+        if near:
+            lines.append(f"{gpu.address}: {'; '.join(near)}")
+            evidence.append(Evidence(gpu.source("numa_node"), _text(gpu.numa_node)))
+    if lines:
+        kinds = "RDMA network cards" if cards else ""
+        kinds += (" and NVMe drives" if kinds else "NVMe drives") if drives else ""
+        yield Finding(
+            ID,
+            "info",
+            tuple(gpu.address for gpu in view.gpus),
+            f"some {kinds} are nearer to a GPU than others",
+            f"The nearest: {'. '.join(lines)}. Data from a farther one crosses the root complex, or the link between the "
+            "processors.",
+            evidence=tuple(evidence),
+            remedies=("numa-bind",),
+        )
+
+
+def _nearest(view: View, gpu: Function, devices: Sequence[Function], names: dict[str, str]) -> str:
+    """The nearest of some devices, and how near it is; empty where all are equally near, or nothing tells."""
+    places = {device.address: _distance(view, gpu, device) for device in devices}
+    found = {address: place for address, place in places.items() if place is not None}
+    if len(set(found.values())) < 2:
+        return ""
+    least = min(found.values())
+    nearest = [
+        f"{names[each]} ({each})" if each in names else f"NVMe {each}" for each, place in found.items() if place == least
+    ]
+    return f"{wording.listed(nearest, 3)}, {_WORDS[least]}"
+
+
+def _distance(view: View, gpu: Function, device: Function) -> int | None:
+    if view.topology.common_bridge(gpu, device) is not None:
+        return _SAME_SWITCH
+    if isinstance(gpu.numa_node, Unknown) or isinstance(device.numa_node, Unknown):
+        same_root = known(gpu.root, "") and gpu.root == device.root
+        return _SAME_NODE if same_root else None
+    return _SAME_NODE if gpu.numa_node == device.numa_node else _OTHER_NODE
+
+
 CHECK = Check(
     id=ID,
     subject="GPU",
     summary="At which memory nodes the GPUs sit.",
-    looks_at="numa_node of each GPU and the memory nodes that are online.",
+    looks_at="numa_node of each GPU, RDMA network card and NVMe drive, the bridges they share, and the memory nodes that are "
+    "online.",
     why="Host memory at another node, and GPUs at another node, are reached through the link between the processors.",
     decides="Info where the GPUs are spread over nodes or the firmware names none for them on a host with several; ok "
-    "otherwise. It is how the host is built, not a fault.",
+    "otherwise. Info also where some RDMA network cards or NVMe drives are nearer to a GPU than others, below the same switch "
+    "or at the same node, with the nearest of each GPU. It is how the host is built, not a fault.",
     sources=("Linux Documentation/ABI/testing/sysfs-bus-pci numa_node",),
     judge=judge,
     remedies=("numa-bind",),

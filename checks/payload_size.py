@@ -1,14 +1,14 @@
-"""Maximum payload and read request sizes on the way to each GPU."""
+"""Maximum payload and read request sizes on the way to each GPU, network card and NVMe drive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from hostdoctor.facts.pci import INTEGRATED_ENDPOINT, Express, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
-from hostdoctor.topology import Card
+from hostdoctor.names import class_name
 from hostdoctor.view import View
 
 ID = "payload-size"
@@ -18,43 +18,83 @@ _SMALL_READ_REQUEST_BYTES = 128
 
 
 def judge(view: View) -> Iterator[Finding]:
-    """One finding for the path of each GPU."""
+    """One finding for the path of each GPU; of network cards and drives each that is not in order, and one for the rest."""
     for card in view.cards:
-        yield _judge_path(view, card)
+        yield _judge_path(view, card.gpu)
+    if view.cards:
+        yield from _judge_adapters(view)
 
 
-def _judge_path(view: View, card: Card) -> Finding:
-    path = [card.gpu, *view.topology.above(card.gpu)]
-    subject = (card.gpu.address,)
-    expresses: list[tuple[Function, Express]] = []
-    for function in path:
-        express = function.express
-        if isinstance(express, Unknown):
-            return unjudged(ID, subject, "payload sizes", express)
-        if express is not None and express.port_type != INTEGRATED_ENDPOINT:
-            expresses.append((function, express))
-    if not expresses:
+def _judge_path(view: View, gpu: Function) -> Finding:
+    subject = (gpu.address,)
+    path = _path(view, gpu)
+    if isinstance(path, Unknown):
+        return unjudged(ID, subject, "payload sizes", path)
+    if not path:
         return unjudged(ID, subject, "payload sizes", Unknown("it has no PCI Express capability"))
-    for lower, upper in pairwise(expresses):
-        if why := _rejected(lower[1], upper[1]):
-            return _mismatch(subject, lower, upper, why)
-    if not view.topology.knows_way_up(card.gpu):
+    if mismatch := _mismatch_on(subject, path):
+        return mismatch
+    if not view.topology.knows_way_up(gpu):
         return unjudged(ID, subject, "payload sizes", Unknown("the ports above the card are not all in this evidence"))
-    smallest = expresses[0][1].max_read_request_bytes
     evidence = tuple(
-        Evidence(function.source("config"), f"MaxPayload {express.max_payload_bytes} bytes") for function, express in expresses
+        Evidence(function.source("config"), f"MaxPayload {express.max_payload_bytes} bytes") for function, express in path
     )
-    if smallest <= _SMALL_READ_REQUEST_BYTES:
-        title = f"the GPU asks for at most {smallest} bytes in one read request (MRRS)"
-        explanation = "Small requests cost bandwidth on reads of host memory; drivers usually set 512 bytes or more."
-        return Finding(
-            ID, "info", subject, title, explanation, evidence=(Evidence(card.gpu.source("config"), f"MaxReadReq {smallest}"),)
-        )
-    sizes = {express.max_payload_bytes for _, express in expresses}
+    if path[0][1].max_read_request_bytes <= _SMALL_READ_REQUEST_BYTES:
+        return _small_requests(gpu, path[0][1], "the GPU")
+    sizes = {express.max_payload_bytes for _, express in path}
     title = f"one payload size on the path ({min(sizes)} bytes)"
     if len(sizes) > 1:
         title = "payload sizes on the path differ, but no packet can be too large for who receives it"
     return Finding(ID, "ok", subject, title, evidence=evidence)
+
+
+def _judge_adapters(view: View) -> Iterator[Finding]:
+    """Those that sleep are left out: a network card without a cable often does, and it transfers nothing."""
+    unread: dict[Unknown, list[str]] = {}
+    fine = 0
+    for adapter in view.adapters:
+        if adapter.asleep:
+            continue
+        path = _path(view, adapter)
+        if isinstance(path, Unknown):
+            unread.setdefault(path, []).append(adapter.address)
+        elif path and (mismatch := _mismatch_on((adapter.address,), path)):
+            yield mismatch
+        elif path and path[0][1].max_read_request_bytes <= _SMALL_READ_REQUEST_BYTES:
+            yield _small_requests(adapter, path[0][1], f"the {class_name(adapter.class_code)}")
+        else:
+            fine += bool(path)
+    for why, addresses in unread.items():
+        yield unjudged(ID, tuple(addresses), "payload sizes of network cards and drives", why)
+    if fine:
+        yield Finding(ID, "ok", (), f"payload sizes fit on the way to network cards and drives ({fine:,})")
+
+
+def _path(view: View, function: Function) -> list[tuple[Function, Express]] | Unknown:
+    """A function and the ports above it, as far as they have PCI Express links; Unknown where one was not read."""
+    found: list[tuple[Function, Express]] = []
+    for each in (function, *view.topology.above(function)):
+        express = each.express
+        if isinstance(express, Unknown):
+            return express
+        if express is not None and express.port_type != INTEGRATED_ENDPOINT:
+            found.append((each, express))
+    return found
+
+
+def _mismatch_on(subject: tuple[str, ...], path: Sequence[tuple[Function, Express]]) -> Finding | None:
+    for lower, upper in pairwise(path):
+        if why := _rejected(lower[1], upper[1]):
+            return _mismatch(subject, lower, upper, why)
+    return None
+
+
+def _small_requests(function: Function, express: Express, who: str) -> Finding:
+    smallest = express.max_read_request_bytes
+    title = f"{who} asks for at most {smallest} bytes in one read request (MRRS)"
+    explanation = "Small requests cost bandwidth on reads of host memory; drivers usually set 512 bytes or more."
+    evidence = (Evidence(function.source("config"), f"MaxReadReq {smallest}"),)
+    return Finding(ID, "info", (function.address,), title, explanation, evidence=evidence)
 
 
 def _rejected(lower: Express, upper: Express) -> str:
@@ -96,11 +136,13 @@ def _mismatch(subject: tuple[str, ...], lower: tuple[Function, Express], upper: 
 CHECK = Check(
     id=ID,
     subject="path",
-    summary="Every port on the way to a GPU has a payload size its neighbour accepts.",
-    looks_at="Maximum payload size and maximum read request size of the GPU and of every port above it.",
+    summary="Every port on the way to a GPU, network card or NVMe drive has a payload size its neighbour accepts.",
+    looks_at="Maximum payload size and maximum read request size of each GPU, network card and NVMe drive, and of every port "
+    "above it.",
     why="A packet larger than its receiver's payload size is malformed: an uncorrectable error.",
-    decides="A warning where two ends of a link differ so that packets can be rejected; info where the GPU's read requests "
-    f"are {_SMALL_READ_REQUEST_BYTES} bytes; unknown where config space cannot be read.",
+    decides="A warning where two ends of a link differ so that packets can be rejected; info where the device's read "
+    f"requests are {_SMALL_READ_REQUEST_BYTES} bytes; unknown where config space cannot be read. Cards and drives that sleep "
+    "are left alone; those in order are counted together.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.4 Device Control, 2.2.2 TLPs with data payloads",
         "Linux drivers/pci/probe.c pci_configure_mps, pcie_bus_configure_settings",

@@ -26,6 +26,11 @@ OF_THE_HOST = {
     "memory_map": MemoryMap(GONE),
     "numa": Numa(GONE, GONE),
     "kfd": GONE,
+    "nvml": GONE,
+    "access": GONE,
+    "error_counters": GONE,
+    "network": GONE,
+    "samples": None,
 }
 
 
@@ -52,13 +57,14 @@ def healthy(build):
         facts=vram,
         nodes=(0, 1),
         apertures=(("0000:40", TIB, 15 * TIB), ("0000:80", TIB, 15 * TIB)),
+        samples=build.steady(build.FIRST, build.SECOND),
     )
 
 
 def healthy_below_switch(build):
     vram = {address: build.gpu_facts(30704 * MIB, busy=90) for address in ("0000:13:00.0", "0000:23:00.0")}
     parts = build.below_one_switch(dma_mask_bits=44, config=build.resizable(0, 32 * GIB, 32 * GIB))
-    return build.host(parts, facts=vram, apertures=(("0000:00", TIB, 15 * TIB),))
+    return build.host(parts, facts=vram, apertures=(("0000:00", TIB, 15 * TIB),), samples=build.steady(*vram))
 
 
 def sick(build):
@@ -96,6 +102,16 @@ def lost_and_unassigned(build):
     )
 
 
+def erring_and_unstable(build):
+    """Errors counted at a port, a link that loses lanes, a GPU that no driver has taken, files its user may not open."""
+    parts = build.changed(build.two_navi_cards(), build.SECOND, driver=None)
+    port = build.ErrorCounters("0000:40:01.1", nonfatal={"CmpltTO": 3})
+    watched = build.samples({build.FIRST: [(16.0, 16), (16.0, 8)], build.SECOND: [(16.0, 16)] * 2})
+    return build.host(
+        parts, error_counters=build.counters(port), samples=watched, access=build.access(1000, kfd=build.NO_RIGHTS)
+    )
+
+
 def translated_nvidia(build):
     return build.host(build.two_nvidia_gpus(iommu_type="DMA-FQ"))
 
@@ -117,7 +133,7 @@ def test_no_missing_fact_raises_an_alarm(build, machine):
     assert not alarms
 
 
-SICK = [sick, sick_below_switch, lost_and_unassigned, translated_nvidia]
+SICK = [sick, sick_below_switch, lost_and_unassigned, erring_and_unstable, translated_nvidia]
 
 
 @pytest.mark.parametrize("machine", SICK, ids=lambda machine: machine.__name__)
@@ -142,5 +158,5 @@ def test_the_sick_machines_show_most_of_what_can_be_wrong(build):
     assert wrong >= {
         "link-width", "link-speed", "path-bottleneck", "device-lost", "iommu-mode", "acs-redirect", "kernel-parameters",
         "bar-unassigned", "bar-size", "bar-reach", "window-space", "p2p-kernel", "p2p-pair", "numa-balancing",
-        "payload-size", "pcie-atomics",
+        "payload-size", "pcie-atomics", "link-errors", "link-stability", "gpu-driver", "gpu-access",
     }  # fmt: skip

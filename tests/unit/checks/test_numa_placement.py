@@ -56,3 +56,60 @@ def test_not_judged_without_a_gpu_nor_in_a_guest(build, verdict):
     assert verdict(ID, build.host(nodes=(0, 1))).outcome == "not-applicable"
     guest = build.host(build.two_navi_cards(), nodes=(0, 1), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
+
+
+# --- network cards and drives near the GPUs ---------------------------------------------------------------------------
+
+NEAR, FAR = "0000:51:00.0", "0000:91:00.0"
+
+
+def neighbours(build, judge, *parts, network=(), nodes=(0, 1), **gpus):
+    found = judge(ID, build.host(build.two_navi_cards(**gpus), *parts, network=network, nodes=nodes))
+    return [each for each in found if "nearer" in each.title]
+
+
+def cards(build, first=0, second=1):
+    return build.rdma_card(NEAR, numa_node=first), build.rdma_card(FAR, numa_node=second)
+
+
+def test_the_nearest_rdma_card_of_each_gpu(build, judge):
+    network = build.network(mlx5_0=NEAR, mlx5_1=FAR)
+    parts = build.changed(build.two_navi_cards(), build.SECOND, numa_node=1)
+    (found,) = [
+        each for each in judge(ID, build.host(parts, cards(build), network=network, nodes=(0, 1))) if "nearer" in each.title
+    ]
+    assert (found.outcome, found.subject, found.remedies) == ("info", (build.FIRST, build.SECOND), ("numa-bind",))
+    assert f"{build.FIRST}: mlx5_0 ({NEAR}), same node" in found.explanation
+    assert f"{build.SECOND}: mlx5_1 ({FAR}), same node" in found.explanation
+
+
+def test_a_card_below_the_same_switch_is_nearest(build, judge):
+    parts = build.below_one_switch()
+    nic = build.rdma_card("0000:31:00.0", "0000:02:01.0", numa_node=0)
+    far = build.rdma_card(FAR, numa_node=0)
+    network = build.network(mlx5_0="0000:31:00.0", mlx5_1=FAR)
+    found = judge(ID, build.host(parts, nic, far, network=network))
+    assert [each.outcome for each in found] == ["info", "ok"]
+    assert "mlx5_0 (0000:31:00.0), below the same switch" in found[0].explanation
+
+
+def test_drives_too(build, judge):
+    drives = build.nvme(NEAR, numa_node=0), build.nvme(FAR, numa_node=1)
+    (found,) = neighbours(build, judge, *drives)
+    assert found.title == "some NVMe drives are nearer to a GPU than others"
+    assert f"NVMe {NEAR}, same node" in found.explanation
+
+
+def test_nothing_is_said_where_all_are_equally_near(build, judge):
+    network = build.network(mlx5_0=NEAR, mlx5_1=FAR)
+    assert not neighbours(build, judge, *cards(build, 0, 0), network=network)
+    assert not neighbours(build, judge, *cards(build, 1, 1), network=network)
+    assert not neighbours(build, judge, cards(build)[0], network=network)
+
+
+def test_cards_without_rdma_or_of_which_nothing_is_known_are_left_out(build, judge):
+    assert not neighbours(build, judge, *cards(build))
+    assert not neighbours(build, judge, *cards(build), network=NOT_CAPTURED)
+    network = build.network(mlx5_0=NEAR, mlx5_1=FAR)
+    assert not neighbours(build, judge, *cards(build, NOT_CAPTURED, 0), network=network)
+    assert not neighbours(build, judge, *cards(build), network=network, numa_node=NOT_CAPTURED)

@@ -94,3 +94,59 @@ def test_not_judged_in_a_guest_nor_without_a_gpu(build, verdict):
     guest = build.host(build.gpu(GPU, build.V620), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
     assert verdict(ID, build.host()).outcome == "not-applicable"
+
+
+# --- network cards and drives -----------------------------------------------------------------------------------------
+
+NIC_PORT, NIC = "0000:50:01.1", "0000:51:00.0"
+
+
+@pytest.fixture
+def beside(build, judge):
+    """The findings over a network card or drive beside a GPU that is in order, without the GPU's own."""
+
+    def judged(sizes=(256, 512), part="rdma_card", port=(256, 512), **facts):
+        facts.setdefault("config", ConfigFacts(express=build.express(ENDPOINT, *sizes)))
+        gpu = build.root_port(PORT), build.gpu(GPU, build.A5000, PORT)
+        above = build.root_port(NIC_PORT, config=ConfigFacts(express=build.express(ROOT_PORT, *port)))
+        found = judge(ID, build.host(*gpu, above, getattr(build, part)(NIC, NIC_PORT, **facts)))
+        assert [each.outcome for each in found if each.subject == (GPU,)] == ["ok"]
+        return [each for each in found if each.subject != (GPU,)]
+
+    return judged
+
+
+@pytest.mark.parametrize("part", ["rdma_card", "nvme"])
+def test_a_card_or_drive_in_order(beside, part):
+    (found,) = beside(part=part)
+    assert (found.outcome, found.subject) == ("ok", ())
+
+
+@pytest.mark.parametrize("part", ["rdma_card", "nvme"])
+def test_a_card_or_drive_that_sends_more_than_its_port_takes(beside, part):
+    (found,) = beside((512, 512), part, port=(128, 512))
+    assert (found.outcome, found.subject, found.remedies) == ("warning", (NIC,), ("payload-size-safe",))
+
+
+def test_small_requests_of_a_card_are_a_fact(beside):
+    (found,) = beside((256, 128))
+    assert (found.outcome, found.subject) == ("info", (NIC,))
+    assert "Ethernet controller" in found.title
+
+
+def test_an_unread_card_is_unknown_once_for_all(beside):
+    (found,) = beside(config=NEEDS_ROOT)
+    assert (found.outcome, found.subject, found.help) == ("unknown", (NIC,), "run with sudo")
+
+
+def test_a_card_that_sleeps_is_left_alone(build, beside):
+    assert beside(power=build.Power("suspended", "D3hot"), config=ASLEEP) == []
+
+
+def test_virtual_functions_and_other_devices_are_left_alone(beside):
+    assert beside((512, 512), port=(128, 512), is_virtual_function=True) == []
+    assert beside((512, 512), port=(128, 512), class_code=0x028000) == []
+
+
+def test_cards_alone_are_not_judged(build, verdict):
+    assert verdict(ID, build.host(build.rdma_card(NIC))).outcome == "not-applicable"

@@ -1,0 +1,265 @@
+"""The driver of each GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hostdoctor import knowledge, wording
+from hostdoctor.facts.driver import Nvml
+from hostdoctor.facts.host import Kfd, Module
+from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.view import View
+
+ID = "gpu-driver"
+
+# The drivers that serve compute, by vendor.
+_COMPUTE = {ATI: ("amdgpu",), NVIDIA: ("nvidia",), INTEL: ("xe", "i915")}
+_FOR_GUESTS = frozenset({"vfio-pci", "pci-stub", "nvgrace_gpu_vfio_pci"})
+_CONTROLLER_3D = 0x0302  # a display controller without outputs
+
+# nvmlReturn_t, as the last thing in a reason: "(9)", "(NVML 18)".
+_CODE = re.compile(r"\((?:NVML )?(\d{1,3})\)\Z")
+_DRIVER_NOT_LOADED, _VERSION_MISMATCH = "9", "18"
+
+
+def judge(view: View) -> Iterator[Finding]:
+    """One finding for each discrete GPU."""
+    for gpu in view.gpus:
+        yield _judge_gpu(view, gpu)
+
+
+def _judge_gpu(view: View, gpu: Function) -> Finding:
+    driver = gpu.driver
+    if isinstance(driver, Unknown):
+        return unjudged(ID, (gpu.address,), "driver", driver)
+    if driver is None:
+        return _without(view, gpu)
+    if driver in _FOR_GUESTS:
+        return _for_guests(view, gpu, driver)
+    if driver not in _COMPUTE[gpu.vendor]:
+        return _other(view, gpu, driver)
+    if driver == "nvidia":
+        return _nvidia(view, gpu)
+    return _amdgpu(view, gpu) if driver == "amdgpu" else _fine(gpu, driver)
+
+
+def _bound(gpu: Function, driver: str) -> Evidence:
+    return Evidence(gpu.source("driver"), driver)
+
+
+def _fine(gpu: Function, driver: str, version: str | None = None, *more: Evidence) -> Finding:
+    title = f"{driver} {version} drives it" if version else f"{driver} drives it"
+    return Finding(ID, "ok", (gpu.address,), title, evidence=(_bound(gpu, driver), *more))
+
+
+def _handed_over(view: View, gpu: Function) -> bool:
+    """Whether the command line keeps GPUs of this kind for guests (vfio-pci.ids, pci-stub.ids)."""
+    return any(
+        parameter.key in ("vfio_pci.ids", "pci_stub.ids") and gpu.id in (parameter.value or "").lower()
+        for parameter in view.host.boot.parameters
+    )
+
+
+def _without(view: View, gpu: Function) -> Finding:
+    subject, evidence = (gpu.address,), (Evidence(gpu.source("driver"), "there is none"),)
+    if _handed_over(view, gpu):
+        title = "no driver has it now; the kernel command line keeps it for guests"
+        return Finding(ID, "info", subject, title, evidence=evidence)
+    wanted = " or ".join(_COMPUTE[gpu.vendor])
+    loaded = [name for name in _COMPUTE[gpu.vendor] if _module(view, name)]
+    why = f"The module {loaded[0]} is loaded and has not taken it: the kernel log says why." if loaded else ""
+    return Finding(
+        ID,
+        "failure",
+        subject,
+        f"no driver has taken {view.name(gpu)}",
+        why or f"Without {wanted} nothing can compute on it.",
+        evidence=evidence,
+        remedies=("load-driver",),
+        next=f"load {wanted}, or install it for this kernel; the kernel log says why it refuses a GPU",
+    )
+
+
+def _module(view: View, name: str) -> Module | None:
+    modules = view.host.modules
+    return None if isinstance(modules, Unknown) else modules.get(name)
+
+
+def _for_guests(view: View, gpu: Function, driver: str) -> Finding:
+    subject, evidence = (gpu.address,), (_bound(gpu, driver),)
+    twins = [each for each in view.gpus if each.id == gpu.id and each.driver in _COMPUTE[gpu.vendor]]
+    if not twins or _handed_over(view, gpu):
+        return Finding(ID, "info", subject, f"{driver} keeps it for guests", evidence=evidence)
+    return Finding(
+        ID,
+        "warning",
+        subject,
+        f"{driver} keeps it for guests, while {wording.count(len(twins), 'GPU')} of its kind can compute on this host",
+        f"Nothing on the kernel command line asks for it. If no guest uses it, {wording.listed(t.address for t in twins)} "
+        "compute without it.",
+        "possible",
+        (*evidence, *(_bound(twin, str(twin.driver)) for twin in twins[:2])),
+        remedies=("load-driver",),
+        next=f"if this host is to compute on it, unbind it from {driver} and bind it to {twins[0].driver}",
+    )
+
+
+def _other(view: View, gpu: Function, driver: str) -> Finding:
+    """A driver that only lights a screen: all that a desktop wants of it."""
+    subject, evidence = (gpu.address,), (_bound(gpu, driver),)
+    why = _why_compute_is_wanted(view, gpu)
+    if not why:
+        title = f"{driver} drives it: that is for the screen, and compute needs {' or '.join(_COMPUTE[gpu.vendor])}"
+        return Finding(ID, "info", subject, title, evidence=evidence)
+    return Finding(
+        ID,
+        "warning",
+        subject,
+        f"{driver} drives it, so nothing can compute on it",
+        f"{why}.",
+        "likely",
+        evidence,
+        remedies=("load-driver",),
+        next=f"install {_COMPUTE[gpu.vendor][0]} for this kernel and keep {driver} from loading",
+    )
+
+
+def _why_compute_is_wanted(view: View, gpu: Function) -> str:
+    """Only of products that today's drivers know: an old card beside the others is there for the screen."""
+    products = knowledge.gpus_by_id(gpu.id)
+    if not products:
+        return ""
+    if gpu.class_code >> 8 == _CONTROLLER_3D and all(product.vendor_class == "professional" for product in products):
+        return f"{view.name(gpu)} has no outputs, so computing is all that it is for"
+    others = [each.address for each in view.gpus if each.vendor == gpu.vendor and each.driver in _COMPUTE[gpu.vendor]]
+    return f"{wording.listed(others)} of this host can compute" if others else ""
+
+
+def _nvidia(view: View, gpu: Function) -> Finding:
+    subject, nvml = (gpu.address,), view.host.nvml
+    module = _module(view, "nvidia")
+    version = module.version if module else None
+    loaded = Evidence("/proc/driver/nvidia/version", version or "no version")
+    if isinstance(nvml, Nvml):
+        return _as_nvml_sees_it(gpu, nvml, version, loaded)
+    if nvml is None:
+        return _fine(gpu, "nvidia", version)
+    code = match[1] if (match := _CODE.search(nvml.reason)) else ""
+    if code == _VERSION_MISMATCH:
+        return _mismatch(gpu, nvml.reason, (loaded, Evidence("NVML", nvml.reason)))
+    if code == _DRIVER_NOT_LOADED:
+        return _not_loaded(view, gpu, nvml)
+    if nvml.reason.startswith("timed out") or "crashed" in nvml.reason:
+        return unjudged(ID, subject, "driver", nvml, (_bound(gpu, "nvidia"),))
+    return _fine(gpu, "nvidia", version)
+
+
+def _as_nvml_sees_it(gpu: Function, nvml: Nvml, version: str | None, loaded: Evidence) -> Finding:
+    theirs = nvml.driver_version
+    seen = Evidence("NVML", "driver version unknown" if isinstance(theirs, Unknown) else f"driver {theirs}")
+    if any(each.address == gpu.address and each.lost for each in nvml.gpus):
+        return Finding(
+            ID,
+            "failure",
+            (gpu.address,),
+            "the driver has lost the GPU",
+            "It fell off the bus, or no longer answers the driver.",
+            evidence=(_bound(gpu, "nvidia"), Evidence("NVML", "GPU is lost (NVML 15)")),
+            remedies=("check-power-and-seating",),
+            next="read the kernel log for the Xid of that moment, check power and seating, then power cycle the host",
+        )
+    if version and not isinstance(theirs, Unknown) and theirs != version:
+        return _mismatch(gpu, f"the module is {version}, the libraries are {theirs}", (loaded, seen))
+    return _fine(gpu, "nvidia", version or (None if isinstance(theirs, Unknown) else theirs), seen)
+
+
+def _mismatch(gpu: Function, why: str, evidence: tuple[Evidence, ...]) -> Finding:
+    return Finding(
+        ID,
+        "failure",
+        (gpu.address,),
+        "the loaded NVIDIA module and the installed libraries are of different versions",
+        f"{why[0].upper()}{why[1:]}. So no program can use the GPU; it is what an update leaves behind until the next restart.",
+        evidence=evidence,
+        remedies=("load-driver",),
+        next="restart the host, or unload and load nvidia's modules while nothing uses them",
+    )
+
+
+def _not_loaded(view: View, gpu: Function, nvml: Unknown) -> Finding:
+    """NVML says the same where it finds no device file, as in a container that was given none."""
+    access = view.host.access
+    here = not isinstance(access, Unknown) and any(node.path == "/dev/nvidiactl" for node in access.nodes)
+    if not here or view.host.environment.container:
+        return unjudged(ID, (gpu.address,), "driver", nvml, (_bound(gpu, "nvidia"),))
+    return Finding(
+        ID,
+        "failure",
+        (gpu.address,),
+        "nvidia is bound to it, but does not work",
+        "NVIDIA's library finds no working driver behind /dev/nvidiactl.",
+        evidence=(_bound(gpu, "nvidia"), Evidence("NVML", nvml.reason)),
+        remedies=("load-driver",),
+        next="read the kernel log for lines of NVRM: they say what failed",
+    )
+
+
+def _amdgpu(view: View, gpu: Function) -> Finding:
+    subject, kfd = (gpu.address,), view.host.kfd
+    vram = view.host.gpu_facts.get(gpu.address, GpuFacts()).vram_bytes
+    if not isinstance(kfd, Kfd) or any(node.address == gpu.address for node in kfd.nodes):
+        hangs = isinstance(vram, Unknown) and "did not end within" in vram.reason
+        return unjudged(ID, subject, "driver", vram) if hangs and isinstance(vram, Unknown) else _fine(gpu, "amdgpu")
+    evidence = (_bound(gpu, "amdgpu"), Evidence("/sys/class/kfd/kfd/topology/nodes", "no node of this GPU"))
+    if vram == NOT_CAPTURED:
+        return Finding(
+            ID,
+            "failure",
+            subject,
+            "amdgpu is bound to it, but has not brought it up",
+            "The driver shows neither its memory nor a node of it in KFD.",
+            "likely",
+            (*evidence, Evidence(gpu.source("mem_info_vram_total"), "there is none")),
+            remedies=("load-driver",),
+            next="read the kernel log for lines of amdgpu: they say what failed",
+        )
+    known_for_compute = bool(knowledge.gpus_by_id(gpu.id))
+    return Finding(
+        ID,
+        "warning" if known_for_compute else "info",
+        subject,
+        "amdgpu drives it, but KFD offers no compute on it",
+        "AMD's compute driver (KFD) shows other nodes and none of this GPU: it has refused it, as it does with generations it "
+        "does not support and with GPUs that lack PCIe atomics or memory for their queues.",
+        "likely" if known_for_compute else "certain",
+        evidence,
+        remedies=("load-driver",) if known_for_compute else (),
+        next="read the kernel log for lines of kfd: they say why it skipped the GPU" if known_for_compute else "",
+    )
+
+
+CHECK = Check(
+    id=ID,
+    subject="GPU",
+    summary="Each GPU has a driver that serves compute, and that driver works.",
+    looks_at="The driver bound to each GPU, KFD's nodes, the version of the loaded NVIDIA module and what NVIDIA's library "
+    "says of it.",
+    why="A GPU without its driver, or with one that failed, is missing from every program without a word.",
+    decides="A failure where a GPU has no driver (info where the command line keeps it for guests), where amdgpu is bound and "
+    "shows neither memory nor a KFD node, where NVIDIA's library finds no driver or has lost the GPU, or where its version "
+    "differs from the module's. A driver for screens (nouveau, radeon) is info, and a warning only for products that are "
+    "known here where another GPU of the vendor computes, or that have no outputs. vfio-pci is info, and a warning only "
+    "where GPUs of the same kind compute and the command line does not ask for it. A warning where KFD leaves out a GPU "
+    "that is known for compute. Integrated GPUs are not judged.",
+    sources=(
+        "NVML, nvml.h: NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVML_ERROR_GPU_IS_LOST",
+        "NVIDIA driver README, The /proc file system interface",
+        "Linux drivers/gpu/drm/amd/amdkfd/kfd_device.c kgd2kfd_device_init: which GPUs KFD refuses",
+        "Linux Documentation/driver-api/vfio.rst",
+    ),
+    judge=judge,
+    remedies=("load-driver", "check-power-and-seating"),
+)
