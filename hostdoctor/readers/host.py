@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,9 +29,10 @@ from hostdoctor.readers.platform import (
     read_modules,
     read_numa,
 )
-from hostdoctor.vendor import Vendors
 
-_NOBODY = Vendors(nvml=False, amd_smi=())
+if TYPE_CHECKING:
+    from hostdoctor.vendor import Asked, Vendors
+
 _NO_COUNTERS = Unknown("there are no AER counters in this evidence")
 
 
@@ -44,8 +47,6 @@ def read_host(
         assume_bare_metal: judge a guest as if its PCI tree were hardware.
         vendors: the libraries to ask; None stands for those of this machine where the evidence is live, else for none.
     """
-    if vendors is None:
-        vendors = Vendors() if evidence.kind == "live" else _NOBODY
     counters = PortCounters()
     functions = read_functions(evidence, counters.visit)
     gpus = [] if isinstance(functions, Unknown) else [found for found in functions.values() if _is_gpu(found)]
@@ -59,11 +60,12 @@ def read_host(
         at_work = GuardedRead(evidence, reader, deadline_s) if gpus else None
         if at_work:
             stack.callback(at_work.abandon)
-        asked = vendors.ask(gpus, deadline_s)
-        stack.callback(asked.abandon)
+        asked = _asked(vendors, evidence, gpus, deadline_s)
+        if asked:
+            stack.callback(asked.abandon)
         host = _read_around(evidence, functions, has_amd, assume_bare_metal)
         driver = reader(at_work.answers()) if at_work else DriverFacts({}, {}, None)
-        nvml, amd_smi = asked.answers()
+        nvml, amd_smi = asked.answers() if asked else (None, None)
     if isinstance(functions, Unknown):
         return host
     merged = {**functions, **driver.functions}
@@ -81,6 +83,15 @@ def read_host(
         network=driver.network,
         privileged=not any(_was_refused(found) for found in merged.values()),
     )
+
+
+def _asked(vendors: Vendors | None, evidence: Evidence, gpus: Sequence[Function], deadline_s: float) -> Asked | None:
+    """The questions put to the vendors' libraries; none where there is no GPU, or only a tree of another host."""
+    if not gpus or (vendors is None and evidence.kind != "live"):
+        return None
+    from hostdoctor.vendor import Vendors  # noqa: PLC0415  most scans have no use for it
+
+    return (vendors or Vendors()).ask(gpus, deadline_s)
 
 
 def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, has_amd: bool, assume_bare_metal: bool) -> Host:
