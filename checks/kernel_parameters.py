@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hostdoctor import knowledge
+from hostdoctor import knowledge, wording
 from hostdoctor.facts.host import Cpu, Parameter
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
@@ -25,7 +25,10 @@ def judge(view: View) -> Iterator[Finding]:
         yield unjudged(ID, (), "kernel command line", boot.command_line)
         return
     given = list(_elements(boot.parameters))
-    found = [*_by_rule(view, given), *_unknown_values(view, given), *_given_twice(given), *_slips(boot.parameters)]
+    found = [*_by_rule(view, given), *_unknown_values(view, given)]
+    to_be_removed = {finding.subject for finding in found if "remove-parameter" in finding.remedies}
+    found += [each for each in _repeated(given) if each.subject not in to_be_removed]
+    found += [*_settings(given), *_given_twice(given), *_slips(boot.parameters)]
     found += [*_after_the_end(boot.init_arguments), *_typography(boot.parameters)]
     yield from found
     if not found:
@@ -46,13 +49,21 @@ def _shown(parameter: Parameter, element: str) -> str:
     return f"{parameter.name}={element}" if element else parameter.name
 
 
+def _meaning(parameter: Parameter, element: str) -> str:
+    """An element in the spelling of the rules."""
+    described = knowledge.load_kernel_parameters().by_name.get(parameter.key)
+    return described.meaning(element) if described else element
+
+
 def _by_rule(view: View, given: list[Given]) -> Iterator[Finding]:
-    on_line = {f"{parameter.key}={element}" for parameter, element in given}
+    on_line = {f"{parameter.key}={_meaning(parameter, element)}" for parameter, element in given}
     seen = set()
     for rule in knowledge.load_kernel_parameters().rule:
         for parameter, element in given:
             shown = _shown(parameter, element)
-            if parameter.key != rule.parameter or (rule.id, shown) in seen or not rule.matches(element):
+            if parameter.key != rule.parameter or (rule.id, shown) in seen:
+                continue
+            if not rule.matches(_meaning(parameter, element)):
                 continue
             if set(rule.together_with) <= on_line and _conditions_hold(view, rule):
                 seen.add((rule.id, shown))
@@ -94,6 +105,7 @@ def _finding(rule: knowledge.Rule, parameter: Parameter, shown: str) -> Finding:
         "deprecated": "it is deprecated",
         "contradiction": "it contradicts another parameter",
         "side-effect": "it does more, or less, than it seems to",
+        "patch": "only a kernel with the patch knows it",
     }[rule.kind]
     return Finding(
         ID,
@@ -143,6 +155,67 @@ def _unknown_values(view: View, given: list[Given]) -> Iterator[Finding]:
                 remedies=("remove-parameter",),
                 next=_next("remove-parameter", _shown(parameter, element)),
             )
+
+
+def _repeated(given: list[Given]) -> Iterator[Finding]:
+    """What is on the line more than once with the same value."""
+    tables = knowledge.load_kernel_parameters()
+    times: dict[str, list[Given]] = {}
+    for parameter, element in given:
+        if parameter.key in tables.known_names and not _setting_of(parameter, element):
+            times.setdefault(f"{parameter.key}={element}", []).append((parameter, element))
+    for same in times.values():
+        if len(same) > 1:
+            yield _redundant(same)
+
+
+def _setting_of(parameter: Parameter, element: str) -> tuple[knowledge.Setting, str] | None:
+    token = f"{parameter.key}={_meaning(parameter, element)}"
+    settings = knowledge.load_kernel_parameters().settings
+    return next(((setting, way) for setting in settings if (way := setting.way(token))), None)
+
+
+def _settings(given: list[Given]) -> Iterator[Finding]:
+    """Parameters that set the same thing: against each other, or once too often."""
+    for setting in knowledge.load_kernel_parameters().settings:
+        found = [
+            (parameter, element, way)
+            for parameter, element in given
+            if (way := setting.way(f"{parameter.key}={_meaning(parameter, element)}"))
+        ]
+        if len({way for *_, way in found}) > 1:
+            yield _contradiction(found)
+        elif len(found) > 1:
+            yield _redundant([(parameter, element) for parameter, element, _ in found])
+
+
+def _contradiction(found: list[tuple[Parameter, str, str]]) -> Finding:
+    last, counts = _shown(*found[-1][:2]), found[-1][2]
+    others = list(dict.fromkeys(_shown(parameter, element) for parameter, element, way in found if way != counts))
+    return Finding(
+        ID,
+        "warning",
+        (*others, last),
+        f"{last} contradicts {wording.listed(others)}, and the last counts",
+        f"They set the same thing, and the kernel keeps what comes last: {last}, so {counts}.",
+        evidence=tuple(dict.fromkeys(Evidence(_LINE, parameter.text) for parameter, *_ in found)),
+        remedies=("remove-parameter",),
+        next=f"take {wording.listed(others)} out of the kernel command line, or {last} if that is not what you mean",
+    )
+
+
+def _redundant(same: list[Given]) -> Finding:
+    shown = list(dict.fromkeys(_shown(parameter, element) for parameter, element in same))
+    what = f"{shown[0]} is given {len(same)} times" if len(shown) == 1 else f"{wording.listed(shown)} say the same"
+    return Finding(
+        ID,
+        "info",
+        tuple(shown),
+        f"{what}; one of them is enough",
+        evidence=tuple(dict.fromkeys(Evidence(_LINE, parameter.text) for parameter, _ in same)),
+        remedies=("remove-parameter",),
+        next=f"keep {shown[0]} once on the kernel command line",
+    )
 
 
 def _given_twice(given: list[Given]) -> Iterator[Finding]:
@@ -225,12 +298,13 @@ CHECK = Check(
     looks_at="The running kernel's command line, its release, the processor's vendor and family.",
     why="The kernel says little or nothing about parameters it does not know, so advice from old guides lives on in "
     "command lines for years.",
-    decides="A warning for an option or value that does not exist, a contradiction, a slip of a key; info for what is inert, "
-    "redundant or for another vendor's processor without effect. A rule that depends on a fact that is missing says nothing.",
+    decides="A warning for an option or value that does not exist, a contradiction (also between two names of one setting, "
+    "iommu=pt and iommu.passthrough=0), a slip of a key; info for what is inert, redundant, for another vendor's processor "
+    "without effect, or known only to kernels with a patch. A rule that depends on a fact that is missing says nothing.",
     sources=(
         "Linux Documentation/admin-guide/kernel-parameters.txt",
         "Linux drivers/iommu/amd/init.c parse_amd_iommu_options, drivers/iommu/intel/iommu.c, arch/x86/kernel/pci-dma.c",
-        "Linux drivers/pci/pci.c pci_setup; lib/cmdline.c next_arg",
+        "Linux drivers/pci/pci.c pci_setup; lib/cmdline.c next_arg; lib/kstrtox.c kstrtobool",
     ),
     judge=judge,
     remedies=("remove-parameter", "replace-parameter"),

@@ -50,6 +50,7 @@ from hostdoctor.knowledge.kernel import (
     Parameter,
     ParameterValue,
     Rule,
+    Setting,
     load_kernel_parameters,
 )
 from hostdoctor.knowledge.read import KernelPair, presence
@@ -75,6 +76,7 @@ __all__ = [
     "PcieP2p",
     "Remedy",
     "Rule",
+    "Setting",
     "Source",
     "VendorClass",
     "chip_of",

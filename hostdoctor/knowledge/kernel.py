@@ -9,7 +9,8 @@ How to judge a command line with this:
 2. An element that no rule matched and that `Parameter.knows` answers with False is no such value in this kernel.
 3. A name that is not in `known_names`, but one slip of a key away from one whose `slips` is true, is probably meant to
    be that.
-4. `LastWins`: an element given more than once.
+4. `Setting`: parameters that set the same thing, against each other or once too often.
+5. `LastWins`: an element given more than once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import msgspec
 
 from hostdoctor.knowledge.read import KernelPair, presence, read_table
 
-Kind = Literal["no-such-value", "no-such-option", "inert", "wrong-vendor", "deprecated", "contradiction", "side-effect"]
+Kind = Literal[
+    "no-such-value", "no-such-option", "inert", "wrong-vendor", "deprecated", "contradiction", "side-effect", "patch"
+]
 
 
 class ParameterValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,6 +56,7 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         comma_list: whether the value is a list separated by commas.
         complete: whether `values` are all there are.
         compare: "prefix": the kernel compares the beginning only (iommu=ptx works like iommu=pt).
+        boolean: whether it takes 1, y, on and 0, n, off, as lib/kstrtox.c kstrtobool reads them.
         values: what it knows.
     """
 
@@ -63,14 +67,30 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     comma_list: bool = False
     complete: bool = False
     compare: Literal["exact", "prefix"] = "exact"
+    boolean: bool = False
     values: tuple[ParameterValue, ...] = ()
 
     def elements(self, value: str) -> tuple[str, ...]:
         """The value, split the way the kernel splits it; empty elements left out."""
         return tuple(element for element in (value.split(",") if self.comma_list else [value]) if element)
 
+    def meaning(self, element: str) -> str:
+        """A value in the one spelling that the rules use: of a boolean "1" or "0"; any other as it is.
+
+        kstrtobool looks at the first letter, and at the second of "on" and "off".
+        """
+        if not self.boolean:
+            return element
+        lower = element.lower()
+        if lower.startswith(("1", "y", "on")):
+            return "1"
+        return "0" if lower.startswith(("0", "n", "of")) else element
+
     def knows(self, element: str, kernel: KernelPair) -> bool | None:
         """Whether a kernel knows a value; None where it cannot be told, as for one whose values are not listed."""
+        if self.boolean:
+            newer = element.lower().startswith(("t", "f"))  # "true" and "false" are understood by newer kernels only
+            return None if newer else self.meaning(element) in ("0", "1")
         if not self.complete:
             return None
         answers = {
@@ -90,8 +110,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parameter: the name, with _ where the kernel also takes -.
         outcome: "warning", or "info" where nothing is lost.
         kind: why: the value or the option does not exist, it is known but without effect here ("inert"), it is for
-            another processor, deprecated, contradicts another one, or does something besides what it seems to
-            ("side-effect").
+            another processor, deprecated, contradicts another one, does something besides what it seems to
+            ("side-effect"), or is there only with a patch.
         text: one or two sentences: what it does, and what to do.
         source: keys of sources.toml.
         elements: values it is about, compared whole; one that ends in = stands for itself with any argument.
@@ -147,6 +167,17 @@ class KnownNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slips: bool = True
 
 
+class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that more than one parameter sets, "passthrough" by iommu=pt or iommu.passthrough=1; the last wins."""
+
+    ways: Mapping[str, tuple[str, ...]]
+    source: tuple[str, ...]
+
+    def way(self, name_and_value: str) -> str:
+        """What "iommu=pt" sets; empty for what belongs to something else."""
+        return next((way for way, tokens in self.ways.items() if name_and_value in tokens), "")
+
+
 class LastWins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value that may be given once only, "pci" with "disable_acs_redir=": the kernel keeps the last."""
 
@@ -162,7 +193,18 @@ class KernelParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameter: tuple[Parameter, ...]
     rule: tuple[Rule, ...]
     known: tuple[KnownNames, ...]
+    setting: tuple[Setting, ...]
     last_wins: tuple[LastWins, ...]
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Those listed, and each boolean parameter that belongs to none of them: it is on or off."""
+        listed = {token for setting in self.setting for tokens in setting.ways.values() for token in tokens}
+        single = [each for each in self.parameter if each.boolean and f"{each.name}=1" not in listed]
+        return (
+            *self.setting,
+            *(Setting({"on": (f"{each.name}=1",), "off": (f"{each.name}=0",)}, each.source) for each in single),
+        )
 
     @property
     def by_name(self) -> Mapping[str, Parameter]:

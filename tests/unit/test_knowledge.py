@@ -343,7 +343,9 @@ RULES = {rule.id: rule for rule in PARAMETERS.rule}
         ("pci", "config_acs=xx0x@0000:01:00.0", (6, 1), False),
         ("pci", "noacs", (7, 3), False),
         ("pci", "reallocate", (7, 3), False),
-        ("iommu.passthrough", "1", (6, 1), None),
+        ("iommu.passthrough", "1", (6, 1), True),
+        ("iommu.passthrough", "False", (6, 1), None),
+        ("iommu.passthrough", "2", (6, 1), False),
     ],
 )
 def test_values_the_kernel_knows(name, element, kernel, known):
@@ -353,6 +355,24 @@ def test_values_the_kernel_knows(name, element, kernel, known):
 def test_values_are_split_as_the_kernel_does():
     assert PARAMETERS.by_name["pci"].elements("realloc=off,,noaer") == ("realloc=off", "noaer")
     assert PARAMETERS.by_name["pcie_aspm"].elements("off") == ("off",)
+
+
+@pytest.mark.parametrize(
+    ("element", "meaning"),
+    [("1", "1"), ("Y", "1"), ("yes", "1"), ("ON", "1"), ("0", "0"), ("n", "0"), ("off", "0"), ("o", "o"), ("2", "2"), ("", "")],
+)
+def test_switches_mean_yes_or_no(element, meaning):
+    assert PARAMETERS.by_name["iommu.strict"].meaning(element) == meaning
+    assert PARAMETERS.by_name["pci"].meaning(element) == element
+
+
+def test_what_is_set_by_several_parameters_is_known():
+    ways = {token for setting in PARAMETERS.settings for tokens in setting.ways.values() for token in tokens}
+    assert {"iommu=pt", "iommu.passthrough=0", "iommu.strict=1", "amdgpu.pcie_p2p=0"} <= ways
+    for token in ways:
+        name, _, value = token.partition("=")
+        assert PARAMETERS.by_name[name].knows(value, (6, 12))
+        assert sum(bool(setting.way(token)) for setting in PARAMETERS.settings) == 1
 
 
 def test_rules_have_their_own_ids():

@@ -77,6 +77,31 @@ def test_a_good_value_beside_a_bad_one_is_left_alone(on):
     assert [each.subject for each in on("ro pci=noaer,noacs")] == [("pci=noacs",)]
 
 
+STOCK = [
+    "6.8.0-52-generic", "6.12.48+deb13-amd64", "6.12.48+deb13-rt-amd64", "6.1.0-25-cloud-arm64", "5.14.0-503.el9.x86_64",
+    "6.11.4-301.fc41.x86_64", "6.12.10-1-lts", "6.4.0-150600.23-default", "6.12.10-arch1-1", "6.1.115-126.197.amzn2023.x86_64",
+]  # fmt: skip
+OTHERS = [
+    "6.12.10", "6.12.10-x64v3-xanmod1", "6.12.10-2-cachyos", "6.12.10-1-cachyos-lts", "6.12.9-1-liquorix-amd64",
+    "6.12.24-Unraid", "6.12.12-201.fsync.fc41.x86_64", "6.12.5-203.bazzite.fc41.x86_64", "6.9.3-76060903-generic",
+    "6.12.10-gentoo", "6.1.74-acs-amd64",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", STOCK)
+def test_stock_kernels_have_no_override_patch(on, kernel):
+    (found,) = on("ro pcie_acs_override=downstream", kernel=kernel)
+    assert (found.outcome, found.remedies) == ("warning", ("remove-parameter",))
+    assert "no such option" in found.title
+
+
+@pytest.mark.parametrize("kernel", OTHERS)
+def test_other_kernels_may_have_the_override_patch(on, kernel):
+    (found,) = on("ro pcie_acs_override=downstream", kernel=kernel)
+    assert (found.outcome, found.remedies) == ("info", ())
+    assert "only a kernel with the patch knows it" in found.title
+
+
 def test_the_override_patch_of_proxmox_exists_there(on):
     (found,) = on("ro pcie_acs_override=downstream", kernel="6.8.12-4-pve")
     assert found.outcome == "info"
@@ -131,12 +156,81 @@ def test_big_root_window_acts_on_family_15h_alone(build, on, cpu, outcome):
 
 
 @pytest.mark.parametrize(
-    "line", ["ro iommu=pt iommu=off", "ro iommu=pt amd_iommu=off", "ro iommu=pt,nopt", "ro iommu=pt iommu.passthrough=0"]
+    ("line", "subject"),
+    [
+        ("iommu=pt iommu=off", "iommu=pt"),
+        ("iommu=pt amd_iommu=off", "iommu=pt"),
+        ("iommu.passthrough=1 iommu=off", "iommu.passthrough=1"),
+        ("amd_iommu=off iommu.passthrough=on", "iommu.passthrough=on"),
+        ("iommu.passthrough=Y amd_iommu=force_isolation", "amd_iommu=force_isolation"),
+        ("iommu=pt amd_iommu=force_isolation", "amd_iommu=force_isolation"),
+    ],
 )
-def test_contradictions_are_warnings(on, line):
-    found = [each for each in on(line) if each.outcome == "warning"]
-    assert [each.subject for each in found] == [("iommu=pt",)]
+def test_contradictions_are_warnings(on, line, subject):
+    found = [each for each in on(f"ro {line}") if each.outcome == "warning"]
+    assert [each.subject for each in found] == [(subject,)]
     assert "contradicts" in found[0].title
+
+
+def test_on_intel_its_own_parameter_contradicts(build, on):
+    found = on("ro intel_iommu=off iommu.passthrough=1", cpu=build.INTEL)
+    assert [(each.outcome, each.subject) for each in found] == [("warning", ("iommu.passthrough=1",))]
+    assert [each.outcome for each in on("ro amd_iommu=off iommu.passthrough=1", cpu=build.INTEL)] == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("line", "others", "last", "means"),
+    [
+        ("iommu=pt,nopt", ("iommu=pt",), "iommu=nopt", "translation"),
+        ("iommu=nopt iommu=pt", ("iommu=nopt",), "iommu=pt", "passthrough"),
+        ("iommu=pt iommu.passthrough=0", ("iommu=pt",), "iommu.passthrough=0", "translation"),
+        ("iommu.passthrough=off iommu=pt", ("iommu.passthrough=off",), "iommu=pt", "passthrough"),
+        ("iommu=nopt iommu.passthrough=y", ("iommu=nopt",), "iommu.passthrough=y", "passthrough"),
+        ("iommu.passthrough=1 iommu.passthrough=N", ("iommu.passthrough=1",), "iommu.passthrough=N", "translation"),
+        ("iommu.strict=1 iommu.strict=0", ("iommu.strict=1",), "iommu.strict=0", "off"),
+        ("amdgpu.pcie_p2p=0 amdgpu.pcie-p2p=Y", ("amdgpu.pcie_p2p=0",), "amdgpu.pcie-p2p=Y", "on"),
+        ("iommu=pt iommu=nopt iommu.passthrough=1", ("iommu=nopt",), "iommu.passthrough=1", "passthrough"),
+    ],
+)
+def test_of_opposites_the_last_counts(on, line, others, last, means):
+    (found,) = on(f"ro {line}")
+    assert (found.outcome, found.subject) == ("warning", (*others, last))
+    assert f"{last} contradicts" in found.title
+    assert f"{last}, so {means}." in found.explanation
+
+
+@pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("iommu=pt iommu=pt", ("iommu=pt",)),
+        ("iommu=pt,pt", ("iommu=pt",)),
+        ("iommu=pt iommu.passthrough=1", ("iommu=pt", "iommu.passthrough=1")),
+        ("iommu.passthrough=1 iommu.passthrough=on", ("iommu.passthrough=1", "iommu.passthrough=on")),
+        ("pci=noaer quiet pci=noaer", ("pci=noaer",)),
+        ("pci=disable_acs_redir=0000:02:00.0 pci=disable_acs_redir=0000:02:00.0", ("pci=disable_acs_redir=0000:02:00.0",)),
+    ],
+)
+def test_what_is_said_twice_is_redundant(on, line, subject):
+    (found,) = on(f"ro {line}")
+    assert (found.outcome, found.subject, found.remedies) == ("info", subject, ("remove-parameter",))
+    assert "one of them is enough" in found.title
+    assert f"keep {subject[0]} once" in found.next
+
+
+def test_what_does_not_exist_is_no_better_once(on):
+    assert [each.title for each in on("ro amd_iommu=on amd_iommu=on")] == ["amd_iommu=on: there is no such value"]
+
+
+def test_repeats_of_other_fields_are_left_alone(on):
+    assert [each.outcome for each in on("ro console=tty0 console=tty0 quiet quiet iommu=pt")] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"), [("Y", "ok"), ("off", "ok"), ("true", "ok"), ("maybe", "warning"), ("-1", "warning")]
+)
+def test_a_switch_takes_what_the_kernel_reads_as_yes_or_no(on, value, outcome):
+    (found,) = on(f"ro iommu.passthrough={value}")
+    assert found.outcome == outcome
 
 
 def test_amd_asks_for_realloc_off_with_mi300(build, on):
