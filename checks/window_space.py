@@ -133,7 +133,7 @@ def _judge_root(view: View, root: str, wants: list[_Want]) -> Iterator[Finding]:
             explanation = f"{told}. So the bridges' windows can be moved."
             yield Finding(ID, "ok", subject, title, explanation, evidence=_evidence(own))
         elif high and too_much:
-            yield _beyond(view, group, subject)
+            yield _beyond(view, group, wants)
         elif not own:
             why = apertures if isinstance(apertures, Unknown) else Unknown("the memory map does not name its root bus")
             total = wording.size(sum(want.size_bytes for want in group))
@@ -171,13 +171,21 @@ def _beyond_processor(view: View, wants: list[_Want]) -> bool:
     bits = view.host.cpu.physical_bits
     if isinstance(bits, Unknown):
         return False
+    wanted = [want.size_bytes for want in wants if want.high and want.size_bytes >= _LARGE]
+    return not _Window(_FOUR_GIB, (1 << bits) - 1, _large(view, wants)).has_room(*wanted)
+
+
+def _large(view: View, wants: list[_Want]) -> list[int]:
+    """The sizes of the BARs that have a place, are not to grow, and are too large for one below 4 GiB."""
     growing = {(want.function.address, want.index) for want in wants}
-    sizes = [size for _, size in _assigned(view, growing)] + [want.size_bytes for want in wants if want.high]
-    return not _Window(_FOUR_GIB, (1 << bits) - 1, []).has_room(*(size for size in sizes if size >= _LARGE))
+    return [size for _, size in _assigned(view, growing) if size >= _LARGE]
 
 
-def _beyond(view: View, group: list[_Want], subject: tuple[str, ...]) -> Finding:
+def _beyond(view: View, group: list[_Want], wants: list[_Want]) -> Finding:
     bits = known(view.host.cpu.physical_bits, 0)
+    subject = tuple(dict.fromkeys(want.function.address for want in group))
+    taken = sum(_large(view, wants))
+    beside = f" Other large BARs take {wording.size(taken)}." if taken else ""
     total = wording.size(sum(want.size_bytes for want in group))
     limit = wording.size(1 << bits)
     return Finding(
@@ -186,7 +194,7 @@ def _beyond(view: View, group: list[_Want], subject: tuple[str, ...]) -> Finding
         subject,
         f"the {total} that {_who(subject)} cannot fit on this processor, which addresses {limit} in all",
         f"Its {bits} address bits make {limit}, RAM and all below 4 GiB included, and a BAR begins at a multiple of its size. "
-        f"Needed: {_each(group)}. No setting of the firmware changes that.",
+        f"{total} are needed ({_each(group)}).{beside} No setting of the firmware changes that.",
         evidence=(Evidence("/proc/cpuinfo", f"address sizes: {bits} bits physical"),),
         next="use fewer of these cards here, or a processor with more address bits",
     )
