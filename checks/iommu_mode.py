@@ -104,15 +104,13 @@ def _may_do_p2p(gpu: Function, other: Function) -> bool | None:
 
 def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
     subject = (gpu.address,)
-    amd = p2p.candidates(view, ATI)
     if p2p.p2p_switched_on(view).state == "fails":
         title = f"{mode} (translated); the kernel or driver does no P2P here, so nothing depends on it yet"
         return Finding(ID, "ok", subject, title, evidence=evidence)
-    pairs = [(a, b) for a in amd for b in amd if a is not b and gpu in (a, b) and not p2p.same_hive(view.host.kfd, a, b)]
-    if not pairs:
+    reaches = [reach for pair, reach in view.amd_reaches.items() if gpu.address in pair]
+    if not reaches:
         title = f"{mode} (translated); XGMI joins these GPUs, whatever the IOMMU does"
         return Finding(ID, "ok", subject, title, evidence=evidence)
-    reaches = [p2p.reach(view, *pair) for pair in pairs]
     beyond = [each for each in reaches if "beyond" in each.text]
     if any(each.state == "unknown" for each in reaches):
         title = f"{mode} (translated); where the BARs lie is not known, so whether that suits P2P is not judged"
@@ -149,9 +147,7 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
 
 def _rests_on_translation(view: View) -> bool:
     """Whether some pair of AMD GPUs does P2P only because the IOMMU translates, so that iommu=pt would end it."""
-    amd = p2p.candidates(view, ATI)
-    reaches = (p2p.reach(view, a, b) for a in amd for b in amd if a is not b and not p2p.same_hive(view.host.kfd, a, b))
-    return any(each.state == "holds" and "beyond" in each.text for each in reaches)
+    return any(each.state == "holds" and "beyond" in each.text for each in view.amd_reaches.values())
 
 
 def _translated_within_reach(gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from hostdoctor import p2p
@@ -58,6 +59,18 @@ class View:
     def pairs(self) -> tuple[p2p.Prediction, ...]:
         """A prediction for each ordered pair of discrete GPUs."""
         return p2p.predict(self)
+
+    @cached_property
+    def amd_reaches(self) -> Mapping[tuple[str, str], p2p.Condition]:
+        """For each (accessor, owner) of AMD GPUs that PCIe joins: whether the owner's BAR is within reach."""
+        amd = p2p.candidates(self, ATI)
+        kfd = self.host.kfd
+        return {
+            (a.address, b.address): p2p.reach(self, a, b)
+            for a in amd
+            for b in amd
+            if a is not b and not p2p.same_hive(kfd, a, b)
+        }
 
     def name(self, function: Function) -> str:
         """What a GPU is called, or its ids where nothing knows it."""
