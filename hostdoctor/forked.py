@@ -80,7 +80,7 @@ class Forked:
         self._end_child(ended)
         return data, ended
 
-    def _received(self, is_whole: Callable[[bytes], bool]) -> tuple[bytes, bool]:
+    def _received(self, is_whole: Callable[[bytes], bool], silence_s: float = math.inf) -> tuple[bytes, bool]:
         parts: list[bytes] = []
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
@@ -88,12 +88,12 @@ class Forked:
         while late < _LATE_PARTS:
             left_s = self._ends - time.monotonic()
             late += left_s <= 0
-            if poll.poll(max(0, math.ceil(left_s * 1000))):
+            if poll.poll(max(0, math.ceil(min(left_s, silence_s) * 1000))):
                 part = os.read(self._pipe, _CHUNK)
                 parts.append(part)
                 if not part or is_whole(b"".join(parts)):
                     return b"".join(parts), True
-            elif left_s <= 0:
+            else:
                 break
         return b"".join(parts), False
 
@@ -109,8 +109,9 @@ class Forked:
         os.close(self._pipe)
         if not ended:
             os.kill(self._child, signal.SIGKILL)
-        # Not reaped yet, so the number is still the child's. What is not stuck in the kernel is gone at once.
-        if not self._wait(_REAP_MS):
+        # Not reaped yet, so the number is still the child's. What is not stuck in the kernel is gone at once; what has been
+        # killed and is still there is stuck.
+        if not self._wait(_REAP_MS) and ended:
             os.kill(self._child, signal.SIGKILL)
             self._wait(_REAP_MS)
         with contextlib.suppress(ChildProcessError):
