@@ -128,10 +128,10 @@ def _nvidia_activity(gpu: NvmlGpu) -> Activity:
         evidence += (Evidence("NVML nvmlDeviceGetPerformanceState", f"P{state}"),)
     if not isinstance(busy, Unknown):
         evidence += (Evidence("NVML nvmlDeviceGetUtilizationRates", f"{busy} %"),)
-    if known(busy, 0) >= BUSY_PERCENT:
-        return Activity("at-work", f"the GPU is {known(busy, 0)} % busy", evidence)
+    if not isinstance(busy, Unknown) and (busy >= BUSY_PERCENT or isinstance(state, Unknown)):
+        return Activity("at-work" if busy >= BUSY_PERCENT else "at-rest", f"the GPU is {busy} % busy", evidence)
     if isinstance(state, Unknown):
-        return Activity("unknown" if isinstance(busy, Unknown) else "at-rest", f"the GPU is {known(busy, 0)} % busy", evidence)
+        return Activity("unknown")
     text = f"the GPU is in performance state P{state}"
     if state <= _STATE_AT_WORK:
         return Activity("at-work", text, evidence)

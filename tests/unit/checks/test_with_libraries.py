@@ -64,6 +64,7 @@ def test_a_gpu_of_which_nvml_tells_too_little(slow, state, busy):
     found = slow(nvml=nvml(NvmlGpu(A, performance_state=state, busy_percent=busy)))
     assert found.outcome == "unknown"
     assert "may be idle" in found.title
+    assert "busy" not in found.explanation
 
 
 @pytest.mark.parametrize("answer", [None, Unknown("timed out"), nvml(NvmlGpu(B, performance_state=0))])
