@@ -2,6 +2,7 @@
 
 usage: python -m tests.standins.drive ask GPU...        GPU is an address, with a driver: nvidia@0000:41:00.0
        python -m tests.standins.drive scan TREE          a report over a tree, as `hostdoctor scan` makes it
+       python -m tests.standins.drive live TREE          the same as if the tree were this host, with what is usual
 
 In the environment: DEADLINE, seconds; AMD_SMI, the folders to take its binding from (usual: those of the host).
 """
@@ -27,9 +28,9 @@ def main(command: str, *arguments: str) -> None:
     deadline_s = float(os.environ.get("DEADLINE", "60"))
     folders = os.environ.get("AMD_SMI", "usual")
     vendors = Vendors(amd_smi=None if folders == "usual" else tuple(filter(None, folders.split(os.pathsep))))
-    if command == "scan":
-        with FileEvidence(arguments[0]) as evidence:
-            view = View(read_host(evidence, deadline_s, vendors=vendors))
+    if command in ("scan", "live"):
+        with FileEvidence(arguments[0], "live" if command == "live" else "root") as evidence:
+            view = View(read_host(evidence, deadline_s, vendors=None if command == "live" else vendors))
             report = model.build(evidence, view, diagnose(view, list(built_in())), 0)
         sys.stdout.buffer.write(model.to_json(report))
         return

@@ -150,6 +150,15 @@ def test_amd_smi_tells_the_load(scan, tree, rocm):
     assert (drivers["nvml"], drivers["nvidia"], drivers["cuda"]) == (None, None, None)
 
 
+def test_on_the_host_itself_its_libraries_are_asked_without_being_told(driver, tree, nvml_library, rocm):
+    nvidia_cards(tree)
+    (gpu,) = tree.amd_cards(1)
+    scenario = f"{BOTH}[gpu {gpu}]\n"
+    drivers = driver("live", tree.root, scenario=scenario, LD_LIBRARY_PATH=nvml_library, ROCM_PATH=rocm)["host"]["drivers"]
+    assert (drivers["nvml"], drivers["amd_smi"]) == ("12.570.86.16", "26.0.2")
+    assert drivers["amd_smi_source"] == str(rocm / "share/amd_smi")
+
+
 def test_the_libraries_of_this_machine_are_not_asked_about_another(tree, monkeypatch, tmp_path):
     """Of a tree, only its files tell; a binding that comes first in Python's path is not touched."""
     nvidia_cards(tree)
