@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hostdoctor import wording
 from hostdoctor.facts.pci import Function
@@ -83,9 +83,10 @@ def _judge_neighbours(view: View) -> Iterator[Finding]:
     rdma = {device.address: wording.listed(device.rdma) for device in network if device.rdma}
     cards = [function for function in view.adapters if function.address in rdma]
     drives = [function for function in view.adapters if function.is_nvme]
+    above = {each.address: {bridge.address for bridge in view.topology.above(each)} for each in (*view.gpus, *cards, *drives)}
     lines, evidence = [], []
     for gpu in view.gpus:
-        near = [text for text in (_nearest(view, gpu, cards, rdma), _nearest(view, gpu, drives, {})) if text]
+        near = [text for text in (_nearest(gpu, cards, rdma, above), _nearest(gpu, drives, {}, above)) if text]
         if near:
             lines.append(f"{gpu.address}: {'; '.join(near)}")
             evidence.append(Evidence(gpu.source("numa_node"), _text(gpu.numa_node)))
@@ -104,9 +105,13 @@ def _judge_neighbours(view: View) -> Iterator[Finding]:
         )
 
 
-def _nearest(view: View, gpu: Function, devices: Sequence[Function], names: dict[str, str]) -> str:
-    """The nearest of some devices, and how near it is; empty where all are equally near, or nothing tells."""
-    places = {device.address: _distance(view, gpu, device) for device in devices}
+def _nearest(gpu: Function, devices: Sequence[Function], names: Mapping[str, str], above: Mapping[str, set[str]]) -> str:
+    """The nearest of some devices, and how near it is; empty where all are equally near, or nothing tells.
+
+    `above` are the bridges above each function.
+    """
+    over = above[gpu.address]
+    places = {each.address: _distance(gpu, each, over.isdisjoint(above[each.address])) for each in devices}
     found = {address: place for address, place in places.items() if place is not None}
     if len(set(found.values())) < 2:
         return ""
@@ -117,8 +122,8 @@ def _nearest(view: View, gpu: Function, devices: Sequence[Function], names: dict
     return f"{wording.listed(nearest, 3)}, {_WORDS[least]}"
 
 
-def _distance(view: View, gpu: Function, device: Function) -> int | None:
-    if view.topology.common_bridge(gpu, device) is not None:
+def _distance(gpu: Function, device: Function, apart: bool) -> int | None:
+    if not apart:
         return _SAME_SWITCH
     if isinstance(gpu.numa_node, Unknown) or isinstance(device.numa_node, Unknown):
         same_root = known(gpu.root, "") and gpu.root == device.root

@@ -6,6 +6,7 @@ A sick GPU can block any of these reads for ever, so this reader runs in a guard
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,9 +18,11 @@ from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
 from hostdoctor.parsers.kfd import kfd_link, kfd_node
 from hostdoctor.parsers.sizes import parse_resize_bitmap
 from hostdoctor.readers.errors import counters_of
-from hostdoctor.readers.nvidia import NvidiaDriver, read_nvidia
 from hostdoctor.readers.pci import config_of, link_of_attributes, link_of_config
 from hostdoctor.readers.text import attribute, integer, unknown_from
+
+if TYPE_CHECKING:
+    from hostdoctor.readers.nvidia import NvidiaDriver
 
 KFD = "sys/class/kfd/kfd/topology/nodes"
 
@@ -34,7 +37,7 @@ class DriverFacts(msgspec.Struct, frozen=True):
     gpu_facts: Mapping[str, GpuFacts]
     kfd: Kfd | Unknown | None
     error_counters: Mapping[str, ErrorCounters] = {}
-    nvidia: NvidiaDriver = NvidiaDriver()
+    nvidia: NvidiaDriver | None = None
     network: tuple[NetworkDevice, ...] | Unknown = NOT_CAPTURED
 
 
@@ -47,9 +50,13 @@ def read_driver_facts(evidence: Evidence, gpus: Iterable[Function], with_kfd: bo
         functions[gpu.address], facts[gpu.address] = _read_gpu(evidence, gpu, counters)
     kfd = _read_kfd(evidence) if with_kfd else None
     of_nvidia = [function for function in functions.values() if function.vendor == NVIDIA and function.driver == "nvidia"]
-    nvidia = read_nvidia(evidence, of_nvidia) if of_nvidia else NvidiaDriver()
-    for address, bits in nvidia.dma_bits.items():
-        functions[address] = msgspec.structs.replace(functions[address], dma_mask_bits=bits)
+    nvidia = None
+    if of_nvidia:
+        from hostdoctor.readers.nvidia import read_nvidia  # noqa: PLC0415  other hosts need not load it
+
+        nvidia = read_nvidia(evidence, of_nvidia)
+        for address, bits in nvidia.dma_bits.items():
+            functions[address] = msgspec.structs.replace(functions[address], dma_mask_bits=bits)
     return DriverFacts(functions, facts, kfd, counters, nvidia)
 
 

@@ -10,15 +10,14 @@ import msgspec
 
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.guarded import GuardedRead
+from hostdoctor.facts.driver import Access
 from hostdoctor.facts.host import Host
-from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function
-from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown, known
-from hostdoctor.readers.access import read_access
+from hostdoctor.facts.pci import ATI, Function
+from hostdoctor.facts.unknown import ANOTHER_USER, NEEDS_ROOT, Unknown, known
 from hostdoctor.readers.environment import read_environment
-from hostdoctor.readers.errors import PortCounters
+from hostdoctor.readers.errors import PortCounters, is_gpu
 from hostdoctor.readers.gpu import DriverFacts, read_driver_facts
 from hostdoctor.readers.network import read_network
-from hostdoctor.readers.nvidia import with_nvidia
 from hostdoctor.readers.pci import read_functions, with_attributes
 from hostdoctor.readers.platform import (
     read_boot,
@@ -49,7 +48,7 @@ def read_host(
     """
     counters = PortCounters()
     functions = read_functions(evidence, counters.visit)
-    gpus = [] if isinstance(functions, Unknown) else [found for found in functions.values() if _is_gpu(found)]
+    gpus = [] if isinstance(functions, Unknown) else [found for found in functions.values() if is_gpu(found)]
     has_amd = any(gpu.vendor == ATI for gpu in gpus)
 
     def reader(source: Evidence) -> DriverFacts:
@@ -77,9 +76,9 @@ def read_host(
         kfd=driver.kfd,
         nvml=nvml,
         amd_smi=amd_smi,
-        modules=with_nvidia(host.modules, driver.nvidia),
+        modules=driver.nvidia.add_to(host.modules) if driver.nvidia else host.modules,
         error_counters={**counters.found, **driver.error_counters} or _NO_COUNTERS,
-        access=read_access(evidence) if gpus else host.access,
+        access=_access(evidence) if gpus else host.access,
         network=driver.network,
         privileged=not any(_was_refused(found) for found in merged.values()),
     )
@@ -92,6 +91,15 @@ def _asked(vendors: Vendors | None, evidence: Evidence, gpus: Sequence[Function]
     from hostdoctor.vendor import Vendors  # noqa: PLC0415  most scans have no use for it
 
     return (vendors or Vendors()).ask(gpus, deadline_s)
+
+
+def _access(evidence: Evidence) -> Access | Unknown:
+    """The rights of whoever runs this; only this host's own evidence has a user."""
+    if evidence.kind != "live":
+        return ANOTHER_USER
+    from hostdoctor.readers.access import read_access  # noqa: PLC0415  a tree has no use for it
+
+    return read_access(evidence)
 
 
 def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, has_amd: bool, assume_bare_metal: bool) -> Host:
@@ -110,10 +118,6 @@ def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, h
         memory_map=read_memory_map(evidence),
         numa=read_numa(evidence),
     )
-
-
-def _is_gpu(function: Function) -> bool:
-    return function.base_class in (0x03, 0x12) and function.vendor in (ATI, NVIDIA, INTEL)
 
 
 def _ports_above(functions: dict[str, Function], gpus: list[Function]) -> list[Function]:

@@ -26,6 +26,14 @@ class NvidiaDriver(msgspec.Struct, frozen=True):
     parameters: Mapping[str, str] = {}
     dma_bits: Mapping[str, int] = {}
 
+    def add_to(self, modules: Mapping[str, Module] | Unknown) -> Mapping[str, Module] | Unknown:
+        """The modules with what the driver tells of itself; sysfs shows its parameters empty."""
+        if isinstance(modules, Unknown) or (isinstance(self.version, Unknown) and not self.parameters):
+            return modules
+        module = modules.get("nvidia", Module("nvidia", {}))
+        version = module.version or (None if isinstance(self.version, Unknown) else self.version)
+        return {**modules, "nvidia": Module("nvidia", {**module.parameters, **self.parameters}, version)}
+
 
 def read_nvidia(evidence: Evidence, gpus: Iterable[Function]) -> NvidiaDriver:
     """Read what the driver tells of itself and of those of the GPUs that are awake and whose mask is not known."""
@@ -43,12 +51,3 @@ def read_nvidia(evidence: Evidence, gpus: Iterable[Function]) -> NvidiaDriver:
         {} if isinstance(parameters, Unknown) else driver_parameters(parameters),
         bits,
     )
-
-
-def with_nvidia(modules: Mapping[str, Module] | Unknown, driver: NvidiaDriver) -> Mapping[str, Module] | Unknown:
-    """The modules with what the driver told of itself; sysfs shows its parameters empty."""
-    if isinstance(modules, Unknown) or (isinstance(driver.version, Unknown) and not driver.parameters):
-        return modules
-    module = modules.get("nvidia", Module("nvidia", {}))
-    version = module.version or (None if isinstance(driver.version, Unknown) else driver.version)
-    return {**modules, "nvidia": Module("nvidia", {**module.parameters, **driver.parameters}, version)}
