@@ -10,14 +10,14 @@ import msgspec
 
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.guarded import GuardedRead
-from hostdoctor.facts.driver import Access
+from hostdoctor.facts.driver import Access, NetworkDevice
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, Function
 from hostdoctor.facts.unknown import ANOTHER_USER, NEEDS_ROOT, Unknown, known
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.errors import PortCounters, is_gpu
 from hostdoctor.readers.gpu import DriverFacts, read_driver_facts
-from hostdoctor.readers.network import read_network
+from hostdoctor.readers.network import ask_ethtool, read_network, with_asked_speeds
 from hostdoctor.readers.pci import read_functions, with_attributes
 from hostdoctor.readers.platform import (
     read_boot,
@@ -79,7 +79,7 @@ def read_host(
         modules=driver.nvidia.add_to(host.modules) if driver.nvidia else host.modules,
         error_counters={**counters.found, **driver.error_counters} or _NO_COUNTERS,
         access=_access(evidence) if gpus else host.access,
-        network=driver.network,
+        network=_network(evidence, driver, deadline_s),
         privileged=not any(_was_refused(found) for found in merged.values()),
     )
 
@@ -100,6 +100,13 @@ def _access(evidence: Evidence) -> Access | Unknown:
     from hostdoctor.readers.access import read_access  # noqa: PLC0415  a tree has no use for it
 
     return read_access(evidence)
+
+
+def _network(evidence: Evidence, driver: DriverFacts, deadline_s: float) -> tuple[NetworkDevice, ...] | Unknown:
+    """The network; this host's kernel can be asked where sysfs is silent."""
+    if evidence.kind != "live":
+        return driver.network
+    return with_asked_speeds(driver.network, lambda names: ask_ethtool(names, deadline_s))
 
 
 def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, has_amd: bool, assume_bare_metal: bool) -> Host:

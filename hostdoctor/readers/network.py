@@ -7,7 +7,7 @@ driver can hold the lock that reading a speed waits for: whoever reads a live ho
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ INTERFACES, RDMA = "sys/class/net", "sys/class/infiniband"
 _ADDRESS = re.compile(r"\A[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\Z")
 _NO_SPEED = Unknown("the driver gives no speed")
 _AT_MOST = 4096
+_NO_SPEED_SET = 0xFFFFFFFF  # include/uapi/linux/ethtool.h SPEED_UNKNOWN, unsigned
 
 
 def read_network(evidence: Evidence) -> tuple[NetworkDevice, ...] | Unknown:
@@ -79,3 +80,48 @@ def _interface(evidence: Evidence, name: str, address: str, rdma: Mapping[str, s
     if not isinstance(speed, Unknown) and speed <= 0:
         speed = _NO_SPEED
     return msgspec.structs.replace(device, speed_mbits=speed, up=up)
+
+
+def with_asked_speeds(
+    network: tuple[NetworkDevice, ...] | Unknown, ask: Callable[[Sequence[str]], Mapping[str, int] | Unknown]
+) -> tuple[NetworkDevice, ...] | Unknown:
+    """The network with the speeds of RDMA cards that are up and whose driver gives none in sysfs, as `ask` tells them.
+
+    On hosts without such cards nobody is asked.
+    """
+    if isinstance(network, Unknown):
+        return network
+    wanted = [each.name for each in network if each.rdma and each.up is True and isinstance(each.speed_mbits, Unknown)]
+    speeds = ask(wanted) if wanted else {}
+    if isinstance(speeds, Unknown):
+        speeds = {}
+    return tuple(
+        msgspec.structs.replace(each, speed_mbits=speeds[each.name]) if each.name in speeds else each for each in network
+    )
+
+
+def ask_ethtool(names: Sequence[str], deadline_s: float) -> Mapping[str, int] | Unknown:
+    """Speeds in Mbit/s by the kernel's ethtool netlink, asked in a child: a network driver can hang."""
+    from hostdoctor.vendor import child  # noqa: PLC0415  most hosts have no RDMA cards
+
+    question = child.ask("ethtool", lambda: _speeds(names), dict[str, int], deadline_s)
+    answer = question.answer()
+    return {} if answer is None else answer
+
+
+def _speeds(names: Sequence[str]) -> dict[str, int] | Unknown:
+    """To be run in a child: loading pyroute2 takes a tenth of a second."""
+    try:
+        from pyroute2.ethtool import Ethtool  # noqa: PLC0415
+    except ImportError:
+        return Unknown("the Python package pyroute2 is not installed")
+    found = {}
+    ethtool = Ethtool()
+    for name in names:
+        try:
+            speed = ethtool.get_link_mode(name).speed
+        except Exception:  # noqa: S112  it says why in many ways, and none of them is a fault of the host
+            continue
+        if isinstance(speed, int) and 0 < speed < _NO_SPEED_SET:
+            found[name] = speed
+    return found

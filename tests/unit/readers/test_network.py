@@ -8,7 +8,7 @@ from hostdoctor.evidence.files import FileEvidence
 from hostdoctor.facts.driver import NetworkDevice
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.readers.host import read_host
-from hostdoctor.readers.network import read_network
+from hostdoctor.readers.network import ask_ethtool, read_network, with_asked_speeds
 from tests.trees import Tree, with_links_flattened
 
 NIC = "0000:51:00.0"
@@ -89,3 +89,39 @@ def test_read_only_where_there_are_gpus(tree):
     tree.function("0000:41:00.0", driver="amdgpu")
     with FileEvidence(str(tree.root)) as evidence:
         assert [each.name for each in read_host(evidence).network] == ["eth0"]
+
+
+SILENT = Unknown("the driver gives no speed")
+
+
+@pytest.mark.parametrize(
+    ("device", "asked"),
+    [
+        (NetworkDevice("eth0", NIC, SILENT, True, ("mlx5_0",)), True),
+        (NetworkDevice("eth0", NIC, 100_000, True, ("mlx5_0",)), False),
+        (NetworkDevice("eth0", NIC, SILENT, False, ("mlx5_0",)), False),
+        (NetworkDevice("eth0", NIC, SILENT, True), False),
+    ],
+)
+def test_the_kernel_is_asked_only_for_rdma_cards_whose_speed_is_not_known(device, asked):
+    questions = []
+
+    def ask(names):
+        questions.append(names)
+        return {"eth0": 400_000}
+
+    (found,) = with_asked_speeds((device,), ask)
+    assert questions == ([["eth0"]] if asked else [])
+    assert found.speed_mbits == (400_000 if asked else device.speed_mbits)
+
+
+def test_an_answer_that_is_none_changes_nothing():
+    device = NetworkDevice("eth0", NIC, SILENT, True, ("mlx5_0",))
+    assert with_asked_speeds((device,), lambda names: SILENT) == (device,)
+    assert with_asked_speeds((device,), lambda names: {}) == (device,)
+    assert with_asked_speeds(SILENT, lambda names: {"eth0": 1}) is SILENT
+
+
+def test_interfaces_that_are_not_there_have_no_speed():
+    answer = ask_ethtool(["no-such-interface", "lo"], 30.0)
+    assert isinstance(answer, Unknown) or answer == {}

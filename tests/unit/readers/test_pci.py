@@ -323,3 +323,11 @@ def test_kfd_is_asked_only_where_an_amd_gpu_is(tree):
     assert [(link.node_from, link.node_to, link.peer) for link in host.kfd.links] == [(1, 0, False)]
     os.remove(tree.root / node / "1/properties")
     assert isinstance(reads_of(tree)[0].kfd, Unknown)
+
+
+def test_virtual_functions_of_network_cards_are_told_from_physical_ones(tree):
+    physical = tree.function("0000:51:00.0", id_="15B3:1021", class_code="20000")
+    virtual = tree.function("0000:51:00.2", id_="15B3:101E", class_code="20000")
+    tree.link(f"{virtual}/physfn", physical)
+    found = functions_of(tree)
+    assert [each.is_virtual_function for each in found.values()] == [False, True]
