@@ -39,6 +39,7 @@ class Forked:
         self._ends = time.monotonic() + deadline_s
         self._deadline_s = deadline_s
         self._over = False
+        self._dead_by = 0.0
         self.exit_code: int | None = None
         self._pipe, writing = os.pipe()
         try:
@@ -101,19 +102,22 @@ class Forked:
         """End the child without waiting for its answer; nothing where it has ended."""
         self._end_child(ended=False)
 
+    def kill(self) -> None:
+        """Kill the child, once; it must still be given up or its answer collected."""
+        if not self._dead_by:
+            # Not reaped yet, so the number is still the child's. What is not stuck in the kernel is gone at once.
+            os.kill(self._child, signal.SIGKILL)
+            self._dead_by = time.monotonic() + _REAP_MS / 1000
+
     def _end_child(self, ended: bool) -> None:
         """Reap the child; one that is stuck in the kernel is killed and left behind."""
         if self._over:
             return
         self._over = True
         os.close(self._pipe)
-        if not ended:
-            os.kill(self._child, signal.SIGKILL)
-        # Not reaped yet, so the number is still the child's. What is not stuck in the kernel is gone at once; what has been
-        # killed and is still there is stuck.
-        if not self._wait(_REAP_MS) and ended:
-            os.kill(self._child, signal.SIGKILL)
-            self._wait(_REAP_MS)
+        if not ended or not self._wait(_REAP_MS):
+            self.kill()
+            self._wait(max(0, math.ceil(1000 * (self._dead_by - time.monotonic()))))
         with contextlib.suppress(ChildProcessError):
             number, status = os.waitpid(self._child, os.WNOHANG)
             if number:

@@ -2,12 +2,15 @@
 
 A sick GPU can block a read for ever, and nothing ends a process that is stuck in the kernel. So such files are read by
 one forked child. It runs the reader itself and sends each answer as it comes; the parent then runs the same reader over
-those answers. What the child did not reach before the deadline answers `timed-out`, and the file it hung on is named.
+those answers. A child that says nothing for half of the time that is left hangs: it is given up together with the device
+that it hung on, and another child reads the rest. What no child reached before the deadline answers `timed-out`, and the
+files that they hung on are named.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -30,12 +33,42 @@ _Answer = bytes | str | bool | list[str] | dict[str, str]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, object]).decode
 _BEGIN = "begin"
+_CHILDREN = 4  # at most, one after another
+_SILENCE_S = 1.0  # on a busy machine, one that is silent for less may just not have had its turn
+_DEVICE_PARTS = 5  # of a path: sys/bus/pci/devices/ADDRESS, sys/class/kfd/kfd/topology, proc/driver/nvidia/gpus/ADDRESS
 
 
 class _Error(msgspec.Struct, frozen=True):
     path: str
     problem: Problem
     detail: str
+
+
+class _Knowledge:
+    """What was answered so far, and the devices that are not asked any more, each with the reason."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, object] = {}
+        self._given_up: dict[str, str] = {}
+
+    def give_up(self, path: str, why: str) -> None:
+        self._given_up[_device_of(path)] = why
+
+    def why_given_up(self, path: str) -> str:
+        """Empty for a device that may be asked."""
+        return self._given_up.get(_device_of(path), "") if self._given_up else ""
+
+
+def _device_of(path: str) -> str:
+    return "/".join(path.split("/", _DEVICE_PARTS)[:_DEVICE_PARTS])
+
+
+def _given(answer: object) -> _Answer:
+    """An answer as it came from our own child; raises Unreadable where that is the answer."""
+    if isinstance(answer, dict):
+        error = msgspec.convert(answer, _Error)
+        raise Unreadable(error.path, error.problem, error.detail)
+    return answer  # type: ignore[return-value]
 
 
 class _PathDirectory:
@@ -124,8 +157,9 @@ class _Asked:
 class _Teller(_Asked):
     """In the child: asks the real evidence and sends each answer to the parent."""
 
-    def __init__(self, evidence: Evidence, pipe: int) -> None:
+    def __init__(self, evidence: Evidence, known: _Knowledge, pipe: int) -> None:
         super().__init__(evidence)
+        self._known = known
         self._pipe = pipe
         self._pending = b""
         self._opened: dict[str, Opened] = {}
@@ -133,6 +167,10 @@ class _Teller(_Asked):
         self._folders: dict[str, Directory] = {}
 
     def ask(self, question: str, path: str) -> _Answer:
+        if question in self._known.answers:
+            return _given(self._known.answers[question])
+        if why := self._known.why_given_up(path):
+            raise Unreadable(path, "timed-out", why)
         self._send(_BEGIN, path)
         try:
             answer = self._real(question, path)
@@ -145,6 +183,9 @@ class _Teller(_Asked):
     def _real(self, question: str, path: str) -> _Answer:
         verb, *words = question[: len(question) - len(path)].split()
         if verb == "at":
+            if path not in self._opened:  # a child before this one opened it
+                folder, name = self._nearest(path)
+                self._opened[path] = folder.open(name)
             return self._opened[path].read_at(int(words[0]), int(words[1]))
         if verb == "names":
             return self._evidence.names(path)
@@ -190,43 +231,64 @@ class _Teller(_Asked):
 
 
 class _Told(_Asked):
-    """In the parent: gives the answers that came from the child."""
+    """In the parent: gives the answers that came from the children."""
 
-    def __init__(self, evidence: Evidence, answers: dict[str, object], problem: Problem, reason: str) -> None:
+    def __init__(self, evidence: Evidence, known: _Knowledge, problem: Problem, reason: str) -> None:
         super().__init__(evidence)
         self.reads = evidence.reads
-        self._answers = answers
+        self._known = known
         self._problem: Problem = problem
         self._reason = reason
 
     def ask(self, question: str, path: str) -> _Answer:
-        answer = self._answers.get(question)
+        answer = self._known.answers.get(question)
         if answer is None:
-            self.reads.append(("", path, self._problem))
-            raise Unreadable(path, self._problem, self._reason)
+            why = self._known.why_given_up(path)
+            problem: Problem = "timed-out" if why else self._problem
+            self.reads.append(("", path, problem))
+            raise Unreadable(path, problem, why or self._reason)
         is_read = question.startswith(("read", "open"))
-        if isinstance(answer, dict):
-            error = msgspec.convert(answer, _Error)
+        try:
+            given = _given(answer)
+        except Unreadable as error:
             if is_read:
                 self.reads.append(("", path, error.problem))
-            raise Unreadable(error.path, error.problem, error.detail)
+            raise
         if is_read:
             self.reads.append(("", path, None))
-        return answer  # type: ignore[return-value]  # it is what our own child sent
+        return given
 
 
 class GuardedRead(Forked):
-    """A reader at work in a child process."""
+    """A reader at work in a child process, and where that hangs, in further ones.
 
-    def __init__(self, evidence: Evidence, reader: Callable[[Evidence], object], deadline_s: float) -> None:
-        """Start the child; `deadline_s` counts from now."""
+    Attributes:
+        hung_on: once there are answers: the file that the child hung on or died at; empty if it came to its end.
+        known: what this child and those before it answered.
+        spare: how many children may still follow.
+    """
+
+    def __init__(
+        self, evidence: Evidence, reader: Callable[[Evidence], object], deadline_s: float, after: GuardedRead | None = None
+    ) -> None:
+        """Start the child; `deadline_s` counts from now.
+
+        Args:
+            evidence: what the reader is to read.
+            reader: may be run several times, in this process as well.
+            deadline_s: how long all children together may take.
+            after: the child that hung before.
+        """
         self._evidence = evidence
         self._reader = reader
+        self.known: _Knowledge = after.known if after else _Knowledge()
+        self.spare: int = after.spare - 1 if after else _CHILDREN - 1
+        self._successor: GuardedRead | None = None
         self.hung_on = ""
         super().__init__(self._tell, deadline_s)
 
     def _tell(self, pipe: int) -> None:
-        teller = _Teller(self._evidence, pipe)
+        teller = _Teller(self._evidence, self.known, pipe)
         try:
             self._reader(teller)
             teller.finish()
@@ -234,9 +296,31 @@ class GuardedRead(Forked):
             teller.flush()
 
     def answers(self) -> Evidence:
-        """Wait for the child, at most until the deadline, and return an evidence that holds what it read."""
-        data, ended = self.collect()
-        answers: dict[str, object] = {}
+        """Wait for the children, at most until the deadline, and return an evidence that holds what they read."""
+        silence_s = min(self._deadline_s, max(self._deadline_s / 2, _SILENCE_S)) if self.spare else self._deadline_s
+        try:
+            data, ended = self._received(lambda data: False, silence_s)
+            self._take(data)
+            why = f"reading /{self.hung_on} did not end within {silence_s:.2g} s"
+            if self.hung_on and not ended:
+                self.known.give_up(self.hung_on, why)
+                self.kill()
+                self._successor = self._succeeded()
+            told = self._successor.answers() if self._successor else None
+        except BaseException:
+            self.abandon()
+            raise
+        self._end_child(ended)  # only now: one that is stuck in the kernel is waited for
+        if told:
+            return told
+        if not self.hung_on:
+            return _Told(self._evidence, self.known, "timed-out", "not reached")
+        if ended:
+            why = f"the process that reads for us ended at /{self.hung_on}"
+            return _Told(self._evidence, self.known, "failed", why)
+        return _Told(self._evidence, self.known, "timed-out", why)
+
+    def _take(self, data: bytes) -> None:
         at = 0
         while at + 4 <= len(data):
             size = int.from_bytes(data[at : at + 4], "little")
@@ -246,12 +330,21 @@ class GuardedRead(Forked):
             if question == _BEGIN:
                 self.hung_on = str(answer)
             else:
-                answers[question] = answer
+                self.known.answers[question] = answer
             at += 4 + size
-        if not self.hung_on:
-            return _Told(self._evidence, answers, "timed-out", "not reached")
-        if ended:
-            why = f"the process that reads for us ended at /{self.hung_on}"
-            return _Told(self._evidence, answers, "failed", why)
-        why = f"reading /{self.hung_on} did not end within {self._deadline_s:g} s"
-        return _Told(self._evidence, answers, "timed-out", why)
+
+    def _succeeded(self) -> GuardedRead | None:
+        """Another child that reads the rest; None where there can be none."""
+        left_s = self._ends - time.monotonic()
+        if left_s <= 0 or not self.spare:
+            return None
+        try:
+            return GuardedRead(self._evidence, self._reader, left_s, after=self)
+        except OSError:
+            return None
+
+    def abandon(self) -> None:
+        """End the children without waiting for their answers; nothing where they have ended."""
+        if self._successor:
+            self._successor.abandon()
+        super().abandon()

@@ -50,7 +50,10 @@ class Opened(Protocol):
     """An open file that is read in pieces, such as config space."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer at the end, none beyond it or where reading fails."""
+        """Up to `size` bytes from `offset`; fewer at the end, none beyond it or where reading fails.
+
+        Raises Unreadable where it does not end in time.
+        """
 
     def close(self) -> None:
         """Let go of the file."""

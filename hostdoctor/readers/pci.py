@@ -219,6 +219,8 @@ def config_of(folder: Directory, power: Power) -> ConfigFacts | Unknown:
         return unknown_from(error)
     try:
         return read_config(opened.read_at)
+    except Unreadable as error:  # it did not answer in time
+        return unknown_from(error)
     finally:
         opened.close()
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from hostdoctor.evidence import Unreadable
-from hostdoctor.evidence.files import FileEvidence
+from hostdoctor.evidence import guarded as guarded_module
+from hostdoctor.evidence.files import FileDirectory, FileEvidence
 from hostdoctor.evidence.guarded import GuardedRead
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.readers.gpu import read_driver_facts
@@ -143,23 +144,67 @@ def sick(tree, tmp_path):
     return SickEvidence(str(tree.root), str(tmp_path / "never"))
 
 
-def test_a_file_that_never_answers_costs_itself_and_what_comes_after(tree, tmp_path):
+def test_a_file_that_never_answers_costs_itself_and_what_comes_after_it_of_that_device(tree, tmp_path):
     first, second = tree.amd_cards(2)
     began = time.monotonic()
     with sick(tree, tmp_path) as evidence:
-        host = read_host(evidence, deadline_s=0.5)
+        host = read_host(evidence, deadline_s=2)
         unread = {(name, problem) for _, name, problem in evidence.reads if problem == "timed-out"}
     assert time.monotonic() - began < 20
     assert host.functions[first].link.current_width == 16
     assert host.gpu_facts[first].vram_bytes == 30 << 30
     busy = host.gpu_facts[first].busy_percent
     assert busy.reason.startswith(f"/sys/bus/pci/devices/{first}/gpu_busy_percent: reading it did not end in time")
-    lost = host.functions[second].link
-    assert isinstance(lost, Unknown)
-    assert f"reading /sys/bus/pci/devices/{first}/gpu_busy_percent did not end within 0.5 s" in lost.reason
+    after = host.gpu_facts[first].link_levels
+    assert f"reading /sys/bus/pci/devices/{first}/gpu_busy_percent did not end within 1 s" in after.reason
+    assert host.functions[second].link.current_width == 16
+    assert host.gpu_facts[second].vram_bytes == 30 << 30
     assert host.functions["0000:00:01.0"].link.current_width == 8
     assert host.boot.release == "6.8.0-52-generic"
     assert (f"sys/bus/pci/devices/{first}/gpu_busy_percent", "timed-out") in unread
+
+
+def test_children_are_not_started_without_end(tree, tmp_path, monkeypatch):
+    monkeypatch.setattr(guarded_module, "_CHILDREN", 2)
+    cards = tree.amd_cards(3)
+    with sick(tree, tmp_path) as evidence:
+        host = read_host(evidence, deadline_s=4)
+    read = [not isinstance(host.gpu_facts[card].vram_bytes, Unknown) for card in cards]
+    assert read == [True, True, False]
+    assert f"reading /sys/bus/pci/devices/{cards[1]}/gpu_busy_percent did not" in host.gpu_facts[cards[2]].vram_bytes.reason
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_config_space_that_never_answers(tree, tmp_path, monkeypatch, pieces):
+    """It is read in pieces, of which the first may still have come."""
+    (card,) = tree.amd_cards(1)
+    real, offsets = FileDirectory.open, []
+
+    def slow(directory, name):
+        opened = real(directory, name)
+        read_at = opened.read_at
+
+        class Slow:
+            close = opened.close
+
+            def read_at(self, offset, size):
+                offsets.append(offset)
+                if len(offsets) > pieces and card in directory.path:
+                    os.open(tmp_path / "never", os.O_RDONLY)
+                return read_at(offset, size)
+
+        return Slow()
+
+    os.mkfifo(tmp_path / "never")
+    monkeypatch.setattr(FileDirectory, "open", slow)
+    with FileEvidence(str(tree.root)) as evidence:
+        functions = read_functions(evidence)
+        offsets.clear()
+        gpus = [functions[card]]
+        facts = guarded(evidence, lambda source: read_driver_facts(source, gpus, with_kfd=False), deadline_s=1)
+    config = facts.functions[card].config
+    assert isinstance(config, Unknown)
+    assert config.reason.startswith(f"/sys/bus/pci/devices/{card}/config: reading it did not end in time")
 
 
 def test_a_child_that_fails_is_not_called_slow(tree):
