@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
 from hostdoctor import knowledge
 from hostdoctor.facts.pci import Function
+
+if TYPE_CHECKING:
+    import pyudev
 
 _PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _PCI_IDS_LIMIT = 8 << 20
@@ -34,6 +38,26 @@ def device_name(function: Function) -> str:
     return knowledge.name_of(function.id) or _from_hwdb(function.vendor, function.device) or _from_pci_ids(function.id)
 
 
+def udev_context() -> pyudev.Context:
+    """A context of pyudev, which otherwise runs ldconfig to find libudev: a scan runs no programs.
+
+    Raises:
+        ImportError: there is no pyudev, or no libudev of the name that every distribution gives it.
+    """
+    import ctypes.util  # noqa: PLC0415  loading libudev costs time that known cards need not pay
+
+    search = ctypes.util.find_library
+    ctypes.util.find_library = lambda name: f"lib{name}.so.1"
+    try:
+        from pyudev import Context  # noqa: PLC0415
+
+        return Context()
+    except OSError as error:
+        raise ImportError(f"libudev cannot be loaded: {error}") from None
+    finally:
+        ctypes.util.find_library = search
+
+
 @cache
 def _from_hwdb(vendor: int, device: int) -> str:
     """The name in udev's hardware database; empty without libudev, database or entry.
@@ -41,9 +65,7 @@ def _from_hwdb(vendor: int, device: int) -> str:
     pyudev declares the functions of libudev's hwdb without wrapping them in an API of its own.
     """
     try:
-        from pyudev import Context  # noqa: PLC0415  loading libudev costs time that known cards need not pay
-
-        context = Context()
+        context = udev_context()
         library = context._libudev  # noqa: SLF001
         database = library.udev_hwdb_new(context)
     except (ImportError, OSError, AttributeError):

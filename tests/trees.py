@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pytest
+
+import hostdoctor
 
 GIB = 1 << 30
 NOBODY = 65534
@@ -232,9 +237,15 @@ def _links(tree: Path) -> list[Path]:
 
 
 def as_nobody(work: Callable[[], bytes]) -> bytes:
-    """What `work` gives when an ordinary user does it; whatever it imports must be imported already."""
+    """What `work` gives when an ordinary user does it; whatever it imports must be imported already.
+
+    Skips where an ordinary user cannot even reach this program, as in a checkout below root's own home.
+    """
     if os.geteuid() != 0:
         return work()
+    for folder in Path(hostdoctor.__file__).resolve().parents:
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            pytest.skip(f"ordinary users may not enter {folder}")
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

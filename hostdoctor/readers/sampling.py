@@ -18,6 +18,7 @@ from hostdoctor.facts.driver import ErrorCounters, LinkSample, Samples
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
+from hostdoctor.names import udev_context
 from hostdoctor.parsers.sizes import link_speed, link_width
 from hostdoctor.readers.errors import read_counters
 from hostdoctor.readers.text import attribute, integer, unknown_from
@@ -36,6 +37,9 @@ class Clock(Protocol):
         """Wait."""
 
 
+_PIECE_S = 0.25
+
+
 class SystemClock:
     """The host's own time."""
 
@@ -44,8 +48,13 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """See Clock."""
-        time.sleep(seconds)
+        """See Clock.
+
+        In pieces: a signal that comes just before the kernel is asked to sleep does not cut that sleep short.
+        """
+        ends = self.now() + seconds
+        while (left := ends - self.now()) > 0:
+            time.sleep(min(left, _PIECE_S))
 
 
 class Uevents(Protocol):
@@ -68,9 +77,10 @@ class KernelUevents:
 
     def __init__(self) -> None:
         """Begin to listen; raises ImportError or OSError where that is not possible."""
-        from pyudev import Context, Monitor  # noqa: PLC0415  loading libudev costs time that only watching pays
+        context = udev_context()
+        from pyudev import Monitor  # noqa: PLC0415  loading libudev costs time that only watching pays
 
-        self._monitor = Monitor.from_netlink(Context(), source="kernel")
+        self._monitor = Monitor.from_netlink(context, source="kernel")
         self._monitor.filter_by("pci")
         self._monitor.start()
 
