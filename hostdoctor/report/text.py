@@ -32,6 +32,7 @@ _COLORS: dict[Outcome, str] = {
     "not-applicable": "dim",
 }
 _SEEN_AT_MOST = 4
+_SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 
 # What processors' names carry besides the name.
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*|\b\d+-Core\b|\d+th Gen ")
@@ -217,11 +218,12 @@ def _findings(page: _Page, report: Report, style: Style) -> None:
     if not any(each.outcome in ("failure", "warning") for each in report.findings):
         page.line(_nothing_wrong(report))
         page.line()
-    told: set[str] = set()
+    told: set[str] = set()  # remedies that have been named
+    said: set[str] = set()  # sentences that have been printed
     drawn = False
     for group in groups:
         is_pairs = group[0].check == "p2p-pair" and len(group[0].subject) == 2
-        _group(page, group, short=is_pairs and not told.isdisjoint(group[0].remedies))
+        _group(page, group, said, short=is_pairs and not told.isdisjoint(group[0].remedies))
         told.update(group[0].remedies)
         if is_pairs and not drawn:
             page.line()
@@ -247,7 +249,14 @@ def _matrix(page: _Page, report: Report) -> None:
         page.wrapped(line.strip(), indent=len(line) - len(line.lstrip()), first=line[: len(line) - len(line.lstrip())])
 
 
-def _group(page: _Page, group: Sequence[Finding], short: bool) -> None:
+def _unsaid(text: str, said: set[str]) -> str:
+    """A text without the sentences that stand further up already."""
+    sentences = [each for each in _SENTENCE_END.split(text) if each not in said]
+    said.update(sentences)
+    return " ".join(sentences)
+
+
+def _group(page: _Page, group: Sequence[Finding], said: set[str], short: bool) -> None:
     """One verdict; `short` where what it rests on has been told already."""
     first = group[0]
     word = first.outcome.upper()
@@ -255,11 +264,12 @@ def _group(page: _Page, group: Sequence[Finding], short: bool) -> None:
     subjects = [finding.subject for finding in group if finding.subject]
     if subjects:
         page.wrapped(_subjects(subjects), indent=11, first="  for")
-    if first.explanation and first.outcome not in ("ok", "not-applicable") and not short:
-        page.wrapped(first.explanation, indent=2, first="  ")
+    if first.outcome not in ("ok", "not-applicable") and not short and (explanation := _unsaid(first.explanation, said)):
+        page.wrapped(explanation, indent=2, first="  ")
     for label, text in _details(group):
-        if not short or label == "costs":
-            page.wrapped(text, indent=11, first=f"  {label}")
+        shown = _unsaid(text, said) if label == "next" else text
+        if shown and (not short or label == "costs"):
+            page.wrapped(shown, indent=11, first=f"  {label}")
 
 
 def _subjects(subjects: Sequence[tuple[str, ...]]) -> str:
