@@ -59,7 +59,7 @@ def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:
 def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], cards: dict[str, Card]) -> Finding:
     holding = sum(condition.state == "holds" for condition in pair.conditions)
     agrees = pair.driver_says is False
-    explanation = f"{holding} of {len(pair.conditions)} conditions hold; this is the first that does not."
+    explanation = f"{holding} of {len(pair.conditions)} conditions hold, this one does not."
     if decisive.name == "nvml":
         explanation = f"That is NVML's word, which tells what the driver does; the other {holding} conditions hold."
         explanation += " The key is among the driver's RegistryDwords." if not decisive.by_design else ""

@@ -65,7 +65,7 @@ def test_what_can_be_changed_is_a_failure(build, judge, healthy):
     assert [each.outcome for each in found] == ["failure", "failure"]
     assert "44 bits" in found[0].title
     assert found[0].remedies == ("firmware-mmio-below-dma-limit",)
-    assert "Of 5 conditions 4 hold" in found[0].explanation
+    assert "4 of 5 conditions hold, this one does not" in found[0].explanation
     assert "staged through host memory" in found[0].cost.text
     assert "31.5 GB/s" in found[0].cost.text
 
