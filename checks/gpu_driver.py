@@ -79,7 +79,7 @@ def _without(view: View, gpu: Function) -> Finding:
         why or f"Without {wanted} nothing can compute on it.",
         evidence=evidence,
         remedies=("load-driver",),
-        next=f"load {wanted}, or install it for this kernel; the kernel log says why it refuses a GPU",
+        next=f"load {wanted}, or install it for this kernel. The kernel log says why it refuses a GPU",
     )
 
 

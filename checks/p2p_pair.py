@@ -13,7 +13,7 @@ from hostdoctor.view import View
 ID = "p2p-pair"
 
 _FABRICS = ("nvlink", "xgmi")
-_SPLITTING = "tensor parallel moves activations over this path in every layer, layer parallel only between stages"
+_SPLITTING = "Tensor parallel moves activations over this path in every layer, layer parallel only between stages."
 
 
 def judge(view: View) -> Iterator[Finding]:
@@ -126,12 +126,12 @@ def _cost(subject: tuple[str, str], cards: dict[str, Card], works: bool) -> Cost
         if isinstance(rate := segment.loaded_gbs, float)
     ]
     if not rates:
-        return None if works else Cost(f"every copy is staged through host memory; {_SPLITTING}")
+        return None if works else Cost(f"every copy is staged through host memory. {_SPLITTING}")
     raw = round(min(rates), 2)
     if works:
-        return Cost(f"links of up to {raw:.1f} GB/s each way; {_SPLITTING}", could_have_gbs=raw)
+        return Cost(f"links of up to {raw:.1f} GB/s each way. {_SPLITTING}", could_have_gbs=raw)
     return Cost(
-        f"copies are staged through host memory, over links of up to {raw:.1f} GB/s each way; {_SPLITTING}",
+        f"copies are staged through host memory, over links of up to {raw:.1f} GB/s each way. {_SPLITTING}",
         could_have_gbs=raw,
     )
 

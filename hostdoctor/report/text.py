@@ -267,7 +267,8 @@ def _group(page: _Page, group: Sequence[Finding], said: set[str], short: bool) -
     if first.outcome not in ("ok", "not-applicable") and not short and (explanation := _unsaid(first.explanation, said)):
         page.wrapped(explanation, indent=2, first="  ")
     for label, text in _details(group):
-        shown = _unsaid(text, said) if label == "next" else text
+        # What a slow link costs may be the same for two links, what staging means for a model need be said once.
+        shown = _unsaid(text, said) if label == "next" or (label == "costs" and first.check == "p2p-pair") else text
         if shown and (not short or label == "costs"):
             page.wrapped(shown, indent=11, first=f"  {label}")
 

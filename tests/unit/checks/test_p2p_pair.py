@@ -32,7 +32,7 @@ def test_a_prediction_is_likely_and_no_proof(build, judge, healthy):
     assert found.remedies == ("measure-p2p",)
     assert found.cost.could_have_gbs == 31.51
     assert "31.5 GB/s" in found.cost.text
-    assert "tensor parallel" in found.cost.text
+    assert "Tensor parallel" in found.cost.text
 
 
 def test_the_drivers_own_verdict_makes_it_certain(build, judge, healthy, text):
