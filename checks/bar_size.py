@@ -36,7 +36,9 @@ def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
     if isinstance(bar.largest_bytes, Unknown):
         return _size_choice_unknown(gpu, bar, bar.largest_bytes, evidence)
     largest = bar.largest_bytes
-    offered = (Evidence(gpu.source(f"resource{bar.index}_resize"), f"up to {wording.size(max(largest, bar.size_bytes))}"),)
+    offered = (Evidence(gpu.source(f"resource{bar.index}_resize"), f"up to {wording.size(largest)}"),)
+    if not largest:
+        offered = (Evidence(gpu.source("config"), f"no other size for BAR{bar.index} (no Resizable BAR capability)"),)
     if bar.is_small is None:
         title = f"BAR{bar.index} of {wording.size(bar.size_bytes)} may hold all of the GPU's memory"
         why = "How much memory this board has is not known."
