@@ -9,7 +9,7 @@ EDITABLE ?= --editable
 
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help scan test lab lab-images lint docs bench venv clean
+.PHONY: help scan test lab lab-images lab-trees lint docs bench venv clean
 
 help:
 	@echo 'make scan    judge this host (sets up $(VENV) first)'
@@ -38,6 +38,10 @@ lab: $(VENV)/.installed-dev
 # What the guests boot from: minutes the first time, then only where something changed. `make lab` does it too.
 lab-images: $(VENV)/.installed-dev
 	@$(VENV)/bin/python -m tests.lab.image $(ARGS)
+
+# Records guests as cases in tests/cases; with the same images the same bytes come out.
+lab-trees: $(VENV)/.installed-dev
+	@$(VENV)/bin/python -m tests.lab.record $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .

@@ -16,8 +16,8 @@ _PROPERTY_SPEED = {2.5: "2_5", 5.0: "5", 8.0: "8", 16.0: "16"}
 EPYC = "max,la57=off,vendor=AuthenticAMD,family=23,model=49,stepping=0,model-id=AMD EPYC 7302 16-Core Processor"
 XEON = "max,la57=off,vendor=GenuineIntel,family=6,model=85,stepping=4,model-id=Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz"
 
-# Without what gives QEMU away, for machines whose tree is to be judged without --assume-bare-metal.
-AS_HARDWARE = ("-smbios", "type=1,manufacturer=Supermicro,product=AS -4124GS-TNR", "-smbios", "type=2,product=H12DSG-O-CPU")
+# Root ports of these processors.
+ZEN_PORT, XEON_PORT = "1022:1483", "8086:2030"
 
 FULL = Link(16.0, 16, 16.0, 16)
 
@@ -57,6 +57,15 @@ class Machine:
         return replace(self, parts=(*parts, *self.parts))
 
 
+def as_hardware(machine: Machine) -> Machine:
+    """The machine without what gives an emulator away, for trees that are judged without --assume-bare-metal."""
+    board = "H12DSG-O-CPU" if machine.cpu.startswith(EPYC) else "X11DPG-QT"
+    words = ["-smbios", "type=0,vendor=American Megatrends International,version=3.0,date=11/29/2023"]
+    words += ["-smbios", "type=1,manufacturer=Supermicro,product=Super Server"]
+    words += ["-smbios", f"type=2,manufacturer=Supermicro,product={board}", "-smbios", "type=3,manufacturer=Supermicro"]
+    return replace(machine, cpu=f"{machine.cpu},hypervisor=off", extra=(*machine.extra, *words))
+
+
 def device(driver: str, name: str, look: Look | None = None, **properties: str | int) -> Part:
     """A device of QEMU's."""
     words = [driver, f"id={name}", *(f"{key.replace('_', '-')}={value}" for key, value in properties.items())]
@@ -69,7 +78,7 @@ def root_port(
     speed: float = 16.0,
     width: int = 16,
     *,
-    id_: str = "1022:1483",
+    id_: str = ZEN_PORT,
     bus: str = "pcie.0",
     reserve: str = "",
 ) -> Part:

@@ -17,7 +17,10 @@ from tests.lab.machine import (
     RTX_A5000,
     V620,
     XEON,
+    XEON_PORT,
+    ZEN_PORT,
     Machine,
+    Part,
     amd_card,
     downstream_port,
     gpu,
@@ -31,11 +34,16 @@ _JUDGE: tuple[Step, ...] = (("state", "before"), ("scan", "root", BARE))
 
 # --- IOMMU modes ------------------------------------------------------------------------------------------------------
 
-_PAIR = (root_port("rp0", 3), gpu("gpu0", "rp0", RTX_A5000), root_port("rp1", 4), gpu("gpu1", "rp1", RTX_A5000))
-NO_IOMMU = Machine(_PAIR)
-INTEL = Machine((INTEL_IOMMU, *_PAIR), cpu=XEON)
-AMD = Machine((AMD_IOMMU, *_PAIR), cpu=EPYC)
 
+def _pair(root_port_id: str) -> tuple[Part, ...]:
+    """Two GPUs that may do P2P with each other, on root ports of their own."""
+    ports = [root_port(f"rp{number}", 3 + number, id_=root_port_id) for number in (0, 1)]
+    return (*ports, gpu("gpu0", "rp0", RTX_A5000), gpu("gpu1", "rp1", RTX_A5000))
+
+
+NO_IOMMU = Machine(_pair(ZEN_PORT))
+INTEL = Machine((INTEL_IOMMU, *_pair(XEON_PORT)), cpu=XEON)
+AMD = Machine((AMD_IOMMU, *_pair(ZEN_PORT)), cpu=EPYC)
 
 # Values of all kernels, made-up ones among them, less those that would keep a guest from starting.
 _PCI_VALUES = (
@@ -100,23 +108,23 @@ _HALF = Link(8.0, 8, 16.0, 16)
 
 LINKS = Machine(
     (
-        root_port("rp0", 3, id_="8086:2030"),
+        root_port("rp0", 3, id_=XEON_PORT),
         *amd_card("trained", "rp0", slot=_HALF),
-        root_port("rp1", 4, 8.0, 8, id_="8086:2030"),
+        root_port("rp1", 4, 8.0, 8, id_=XEON_PORT),
         *amd_card("narrow", "rp1", slot=_HALF),
-        root_port("rp2", 5, id_="8086:2030"),
+        root_port("rp2", 5, id_=XEON_PORT),
         gpu("full", "rp2", RTX_4090),
-        root_port("rp3", 6, id_="8086:2030"),
+        root_port("rp3", 6, id_=XEON_PORT),
         upstream_port("plx", "rp3", link=_HALF),
         downstream_port("plx0", "plx", 0),
         *amd_card("behind0", "plx0"),
         downstream_port("plx1", "plx", 1),
         *amd_card("behind1", "plx1"),
-        root_port("rp4", 7, 8.0, 8, id_="8086:2030"),
+        root_port("rp4", 7, 8.0, 8, id_=XEON_PORT),
         upstream_port("pex", "rp4", link=_HALF),
         downstream_port("pex0", "pex", 0),
         gpu("below", "pex0", RTX_4090),
-        root_port("rp5", 8, id_="8086:2030"),
+        root_port("rp5", 8, id_=XEON_PORT),
         nic("nic", "rp5"),
     ),
     cpu=XEON,
@@ -173,6 +181,19 @@ NO_SPACE = Machine(
     cpu=f"{EPYC},phys-bits=36",
 )
 
+# The firmware's aperture has room for one of these BARs, although the processor addresses far more.
+SMALL_APERTURE = Machine(
+    (
+        root_port("rp0", 3),
+        gpu("gpu0", "rp0", V620, bars={0: _RESIZABLE, 2: Bar(2 * MIB)}),
+        root_port("rp1", 4),
+        gpu("gpu1", "rp1", V620, bars={0: _RESIZABLE, 2: Bar(2 * MIB)}),
+    ),
+    cpu=f"{EPYC},phys-bits=46",
+    uefi=True,
+    extra=("-fw_cfg", "name=opt/ovmf/X-PciMmio64Mb,string=32768"),
+)
+
 HOTPLUG = Machine(
     (
         root_port("rp0", 3),
@@ -200,8 +221,9 @@ BAR_GUESTS = {
     "bars-high": Guest(HIGH),
     "bars-high-mapped": Guest(HIGH.with_parts(AMD_IOMMU), steps=_JUDGE),
     "bars-high-6.1": Guest(HIGH.with_parts(AMD_IOMMU), kernel="6.1", steps=_JUDGE),
-    "bars-low": Guest(LOW, "iommu=pt"),
-    "no-space": Guest(NO_SPACE, steps=(*LOOK, ("keep", "/proc/iomem"))),
+    "bars-low": Guest(LOW.with_parts(AMD_IOMMU), "iommu=pt"),
+    "no-space": Guest(NO_SPACE),
+    "small-aperture": Guest(SMALL_APERTURE, steps=(*_JUDGE, ("keep", "/proc/iomem"))),
     "hotplug": Guest(
         HOTPLUG,
         steps=(
@@ -226,7 +248,7 @@ BAR_GUESTS = {
 SWITCH = Machine(
     (
         INTEL_IOMMU,
-        root_port("rp0", 3, id_="8086:2030"),
+        root_port("rp0", 3, id_=XEON_PORT),
         upstream_port("plx", "rp0"),
         downstream_port("plx0", "plx", 0, acs=True),
         gpu("gpu0", "plx0", RTX_A5000),
@@ -245,6 +267,17 @@ def _train(running: Running, width: int) -> None:
 
 
 _CORRECTABLE, _BAD_TLP, _TIMEOUT = "aer_dev_correctable", 6, 14
+_OTHER = "0000:02:00.0"
+_COUNT_CORRECTABLE: tuple[Step, ...] = (
+    *(("inject", GPU, "correctable", _BAD_TLP),) * 3,
+    ("counted", GPU, _CORRECTABLE, 3),
+)
+_COUNT_NONFATAL: tuple[Step, ...] = (
+    ("inject", _OTHER, "uncorrectable", _TIMEOUT),
+    ("counted", _OTHER, "aer_dev_nonfatal", 1),
+)
+COUNT_ERRORS = (*_COUNT_CORRECTABLE, *_COUNT_NONFATAL)
+
 ERROR_GUESTS = {
     "acs": Guest(SWITCH, steps=(*LOOK, ("plug_driver", BELOW[0], "vfio-pci"), ("scan", "vfio", BARE))),
     "acs-cleared": Guest(SWITCH, f"pci=disable_acs_redir={';'.join(PORTS)}", steps=_JUDGE),
@@ -253,15 +286,13 @@ ERROR_GUESTS = {
         Machine((root_port("rp0", 3), gpu("gpu0", "rp0", RTX_A5000), root_port("rp1", 4), gpu("gpu1", "rp1", RTX_A5000))),
         steps=(
             *_JUDGE,
-            *(("inject", GPU, "correctable", _BAD_TLP),) * 3,
-            ("counted", GPU, _CORRECTABLE, 3),
+            *_COUNT_CORRECTABLE,
             ("state", "correctable"),
             ("scan", "correctable-root", BARE),
-            ("inject", "0000:02:00.0", "uncorrectable", _TIMEOUT),
-            ("counted", "0000:02:00.0", "aer_dev_nonfatal", 1),
+            *_COUNT_NONFATAL,
             ("state", "nonfatal"),
             ("scan", "nonfatal-root", BARE),
-            ("watch", "watched", GPU, BARE, "--samples", "8", "--interval", "0.5"),
+            ("watch", "watched", GPU, BARE, "--samples", "24", "--interval", "0.2"),
         ),
         answers={"narrow": lambda running: _train(running, 8), "wide": lambda running: _train(running, 16)},
     ),

@@ -63,12 +63,26 @@ def test_a_bar_without_space_is_found_although_the_kernel_lists_nothing(guest):
 
 
 @pytest.mark.lab("no-space")
-def test_the_arithmetic_of_the_window_is_right(guest):
-    (found,) = (each for each in guest.findings("window-space") if each["outcome"] == "failure")
+def test_a_processor_with_too_few_address_bits_is_named(guest):
+    (found,) = guest.findings("window-space")
+    assert found["outcome"] == "failure"
+    assert "36 address bits make 64 GiB" in found["explanation"]
+
+
+@pytest.mark.lab("small-aperture")
+def test_the_arithmetic_of_the_aperture_is_the_kernels(guest):
+    """The firmware's 32 GiB begin at 4 GiB: by their size one BAR of 32 GiB fits, by their alignment none does."""
+    without = set(
+        re.findall(r"pci (\S+): BAR 0 \[mem size 0x800000000 64bit pref\]: can't assign; no space", guest.text("dmesg"))
+    )
+    assert len(without) == 2
     ranges = re.findall(r"^(\w+)-(\w+) : PCI Bus 0000:00", guest.text("iomem"), re.MULTILINE)
     largest = max(int(end, 16) - int(start, 16) + 1 for start, end in ranges)
-    assert f"{largest // GIB} GiB in the largest window" in found["explanation"]
-    assert "32 GiB are needed" in found["explanation"]
+    (found,) = guest.findings("window-space")
+    assert (found["outcome"], set(found["subject"])) == ("failure", without)
+    assert f"{largest // GIB} GiB in the window" in found["explanation"]
+    assert "64 GiB are needed" in found["explanation"]
+    assert "0 of 2 fit" in found["explanation"]
 
 
 @pytest.mark.lab("no-space")
