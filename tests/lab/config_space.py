@@ -16,7 +16,7 @@ from typing import BinaryIO
 SPEEDS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5}
 
 _EXPRESS = 0x10
-_LINK_CAP, _LINK_STATUS, _LINK_CAP_2 = 0x0C, 0x12, 0x2C
+_LINK_CAP, _LINK_STATUS, _LINK_CAP_2, _LINK_CONTROL_2 = 0x0C, 0x12, 0x2C, 0x30
 _AER, _ACS, _RESIZABLE = 0x01, 0x0D, 0x15
 _EXTENDED, _SIZE = 0x100, 0x1000
 _MEM_64, _PREFETCHABLE, _IO = 0x4, 0x8, 0x1
@@ -73,6 +73,7 @@ class ConfigSpace:
             self.values[0x09:0x0C] = look.class_code.to_bytes(3, "little")
         if look.link is not None:
             self._set_link(look.link)
+        self._set_target_speed()
         if look.bars is not None:
             self._set_bars(look.bars)
         self._extend(look)
@@ -97,6 +98,12 @@ class ConfigSpace:
         (status,) = struct.unpack_from("<H", self.values, at + _LINK_STATUS)
         running = SPEEDS[link.speed] | link.width << 4
         struct.pack_into("<H", self.values, at + _LINK_STATUS, status & ~0x3FF | running)
+
+    def _set_target_speed(self) -> None:
+        """The best speed as the one to train for, which hardware has after a reset and QEMU leaves at 0."""
+        at = self._capability(_EXPRESS)
+        best = self.values[at + _LINK_CAP] & 0xF
+        self.values[at + _LINK_CONTROL_2] = self.values[at + _LINK_CONTROL_2] & 0xF0 | best
 
     def _set_bars(self, bars: Mapping[int, Bar]) -> None:
         self.values[0x10:0x28] = self.writable[0x10:0x28] = bytes(24)
