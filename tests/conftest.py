@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import settings
 
 # A loaded machine must not turn a test red.
 settings.register_profile("untimed", settings(), deadline=None)
 settings.load_profile("untimed")
+
+# A shell that starts this in the background has it ignore SIGINT, and every program the tests start would do so too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
