@@ -9,11 +9,12 @@ EDITABLE ?= --editable
 
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help scan test lab lab-images lab-trees lint docs bench venv clean
+.PHONY: help scan test hangs lab lab-images lab-trees lint docs bench venv clean
 
 help:
 	@echo 'make scan    judge this host (sets up $(VENV) first)'
 	@echo 'make test    run the tests'
+	@echo 'make hangs   run the tests beside a file system that never answers (needs root)'
 	@echo 'make lab     run the tests that boot real kernels under QEMU (needs root)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make docs    make the man page, completions, docs/checks.md and the JSON schema again'
@@ -31,6 +32,9 @@ scan: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	@$(VENV)/bin/pytest $(ARGS)
+
+hangs: $(VENV)/.installed-dev
+	@$(VENV)/bin/pytest -m hang $(ARGS) tests/hangs
 
 lab: $(VENV)/.installed-dev
 	@$(VENV)/bin/pytest -m lab $(ARGS) tests/lab

@@ -15,6 +15,8 @@ import pytest
 
 from tests.hangs.fuse import DEVICE, WAIT_S, Hanging, mount, unmount
 
+pytestmark = pytest.mark.hang
+
 REPOSITORY = Path(__file__).parents[2]
 CASE = REPOSITORY / "tests/cases/seed-v620-after/input"
 GPUS = ("0000:1a:00.0", "0000:1d:00.0", "0000:88:00.0", "0000:8b:00.0")
@@ -170,9 +172,10 @@ def test_two_sick_gpus(hang, tree, healthy):
         unjudged = [finding for finding in report["findings"] if gpu in finding["subject"] and finding["outcome"] == "unknown"]
         assert any(f"/sys/bus/pci/devices/{gpu}/{name}" in json.dumps(finding) for finding in unjudged)
     pair = {GPUS[1], GPUS[3]}
+    told = [(finding["check"], finding["subject"], finding["outcome"]) for finding in report["findings"]]
     for wanted in expected["findings"]:
-        if set(wanted["subject"]) == pair:
-            assert wanted in report["findings"]
+        if set(wanted["subject"]) == pair:  # how sure it is may differ: KFD comes last, and time may be up by then
+            assert (wanted["check"], wanted["subject"], wanted["outcome"]) in told
     readers = [open_pidfd(hanging.line()) for hanging in hangings]
     for hanging in hangings:
         hanging.abort()
