@@ -70,13 +70,13 @@ def _translated_nvidia(view: View, gpu: Function, mode: str, evidence: tuple[Evi
     if not peers:
         title = f"{mode} (translated); there is no PCIe P2P here for it to stand in the way of"
         return Finding(ID, "ok", subject, title, evidence=evidence)
-    names = wording.listed(peer.address for peer in peers)
+    names = wording.listed(sorted({gpu.address, *(peer.address for peer in peers)}), 8)
     return Finding(
         ID,
         "warning",
         subject,
         f"{mode} (translated), which NVIDIA does not support for P2P on bare metal",
-        f"Copies between this GPU and {names} can be slow, hang or lose data while the IOMMU translates them; NVIDIA "
+        f"Copies between {names} can be slow, hang or lose data while the IOMMU translates them; NVIDIA "
         "asks for iommu=pt. The stock open module is aware of the IOMMU, so it may work: only a copy whose data is "
         "compared tells.",
         "likely",
