@@ -111,17 +111,12 @@ class _Page:
     def wrapped(self, text: str, indent: int = 0, first: str = "", lead: str = "", style: str = "") -> None:
         """Text wrapped to the width; the first line begins with `first`, of which `lead` is coloured."""
         width = self.style.width
-        start = lead + first
+        padding = " " * max(0, indent - cell_len(lead + first))
         body = Text(safe(text)).wrap(self._console, max(20, width - indent), tab_size=4)
         for number, piece in enumerate(body):
             piece.rstrip()
             if number == 0:
-                line = Text(lead, style=style) + Text(
-                    set_cell_size(first, max(0, indent - cell_len(lead))) if indent else first
-                )
-                if indent and cell_len(start) > indent:
-                    line = Text(lead, style=style) + Text(first)
-                self._console.print(line + piece, soft_wrap=True)
+                self._console.print(Text(lead, style=style) + Text(first + padding) + piece, soft_wrap=True)
             else:
                 self._console.print(Text(" " * indent) + piece, soft_wrap=True)
 
@@ -176,8 +171,13 @@ def _gpu_table(page: _Page, host: HostReport) -> None:
     widths[1] = min(widths[1], max(8, page.style.width - sum(widths) + widths[1] - 10))
     page.line()
     for row in rows:
-        cells = (set_cell_size(safe(cell), width) for cell, width in zip(row, widths, strict=True))
+        cells = (_cell(safe(cell), width) for cell, width in zip(row, widths, strict=True))
         page.line(("  " + "  ".join(cells)).rstrip())
+
+
+def _cell(text: str, width: int) -> str:
+    """Text filled up to the width, or cut to it where one can see that it was cut."""
+    return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
 def _memory(bytes_: int) -> str:
@@ -218,13 +218,14 @@ def _findings(page: _Page, report: Report, style: Style) -> None:
     if not any(each.outcome in ("failure", "warning") for each in report.findings):
         page.line(_nothing_wrong(report))
         page.line()
-    told: set[str] = set()  # remedies that have been named
+    told: dict[str, str] = {}  # remedies that have been named, and the check that did
     said: set[str] = set()  # sentences that have been printed
     drawn = False
     for group in groups:
         is_pairs = group[0].check == "p2p-pair" and len(group[0].subject) == 2
-        _group(page, group, said, short=is_pairs and not told.isdisjoint(group[0].remedies))
-        told.update(group[0].remedies)
+        told_by = next((told[each] for each in group[0].remedies if each in told), "") if is_pairs else ""
+        _group(page, group, said, told_by)
+        told.update((each, group[0].check) for each in group[0].remedies if each not in told)
         if is_pairs and not drawn:
             page.line()
             _matrix(page, report)
@@ -256,21 +257,23 @@ def _unsaid(text: str, said: set[str]) -> str:
     return " ".join(sentences)
 
 
-def _group(page: _Page, group: Sequence[Finding], said: set[str], short: bool) -> None:
-    """One verdict; `short` where what it rests on has been told already."""
+def _group(page: _Page, group: Sequence[Finding], said: set[str], told_by: str) -> None:
+    """One verdict; short where another check, `told_by`, has told what it rests on and the next step."""
     first = group[0]
     word = first.outcome.upper()
     page.wrapped(f"{first.check}: {first.title}", indent=9, lead=word, first=" ", style=_COLORS[first.outcome])
     subjects = [finding.subject for finding in group if finding.subject]
     if subjects:
         page.wrapped(_subjects(subjects), indent=11, first="  for")
-    if first.outcome not in ("ok", "not-applicable") and not short and (explanation := _unsaid(first.explanation, said)):
+    if first.outcome not in ("ok", "not-applicable") and not told_by and (explanation := _unsaid(first.explanation, said)):
         page.wrapped(explanation, indent=2, first="  ")
     for label, text in _details(group):
         # What a slow link costs may be the same for two links, what staging means for a model need be said once.
         shown = _unsaid(text, said) if label == "next" or (label == "costs" and first.check == "p2p-pair") else text
-        if shown and (not short or label == "costs"):
+        if shown and (not told_by or label == "costs"):
             page.wrapped(shown, indent=11, first=f"  {label}")
+    if first.outcome == "failure" and told_by not in ("", first.check):
+        page.wrapped(f"as for {told_by}", indent=11, first="  next")
 
 
 def _subjects(subjects: Sequence[tuple[str, ...]]) -> str:

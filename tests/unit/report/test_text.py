@@ -83,6 +83,26 @@ def test_nothing_is_said_twice(scan, tree):
     assert not [each for each, times in Counter(lines).items() if times > 1]
 
 
+def test_a_model_cut_short_shows_it(scan):
+    shown = render(scan(CASES / "seed-blackwell-ada/input"))
+    cut, _ = re.findall(r"0000:0[14]:00\.0 +(RTX .*?) +\d+ GiB", shown)
+    assert re.fullmatch(r"RTX PRO 4000 B[a-z]*…", cut)
+    wide = render(scan(CASES / "seed-blackwell-ada/input"), width=100)
+    assert "RTX PRO 4000 Blackwell SFF " in wide
+    assert "…" not in wide
+
+
+def test_pairs_refer_to_the_step_that_stands_above(scan):
+    pairs = render(scan(CASES / "seed-v620-before/input")).split("FAILURE  p2p-pair", 1)[1].split("\n\n", 1)[0]
+    assert pairs.endswith("\n  next     as for bar-reach")
+
+
+def test_pairs_without_p2p_by_design_have_no_next_step(scan):
+    shown = render(scan(CASES / "seed-blackwell-ada/input"))
+    assert "no P2P" in shown
+    assert "  next " not in shown
+
+
 @pytest.mark.parametrize("tree", TREES, ids=by_name)
 def test_every_failure_and_warning_is_told(scan, tree):
     scanned = scan(tree)
