@@ -94,7 +94,7 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
         f"BARs end below {wording.size(1 << bits)}; a base of {_tera(1 << bits)} is already too high.{_about_hole(view, bits)}"
         f"{_about_iommu(view)}",
         evidence=tuple(dict.fromkeys(evidence for _, reach in failing for evidence in reach.evidence)),
-        cost=Cost(f"no direct copies {between}"),
+        cost=Cost(f"no direct copies {between}; tensor parallel needs them in every layer, layer parallel only between stages"),
         remedies=("firmware-mmio-below-dma-limit",),
         next=f"in the firmware: MMIO High Base {_tera(lowest)} -> {base} (on boards without that setting, the one "
         "that places 64-bit MMIO)",
