@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from hostdoctor import knowledge
 from hostdoctor.facts.driver import AmdSmi, AmdSmiGpu, Nvml, NvmlGpu
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import Function, GpuFacts
@@ -21,8 +22,6 @@ from hostdoctor.topology import Card, link_of
 BUSY_PERCENT = 50
 # NVIDIA's performance states: 0 is the fastest; compute runs in 0 to 2, rest begins at 8.
 _STATE_AT_WORK, _STATE_AT_REST = 2, 8
-
-_SPEED_OF_GENERATION = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 
 _P2P_OK, _P2P_BY_KEY, _P2P_UNKNOWN = 0, 4, 6
 _P2P_STATUS = {
@@ -155,7 +154,8 @@ def driver_link(host: Host, card: Card) -> DriverLink | None:
 def _speed(generation: int | Unknown) -> float | Unknown:
     if isinstance(generation, Unknown):
         return generation
-    return _SPEED_OF_GENERATION.get(generation, Unknown(f"there is no PCIe generation {generation}"))
+    speeds = (rate.speed_gts for rate in knowledge.load_link_rates().values() if rate.generation == generation)
+    return next(speeds, Unknown(f"there is no PCIe generation {generation}"))
 
 
 def other_speed(host: Host, card: Card) -> tuple[Evidence, ...]:
