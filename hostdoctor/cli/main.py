@@ -52,6 +52,7 @@ def main() -> NoReturn:
     """Run the command line: Ctrl-C ends it with 130, a closed pipe without a word, a full disk with one line."""
     # A command ends before its garbage could matter, and collecting it would cost a tenth of a scan.
     gc.disable()
+    sys.unraisablehook = _end_if_interrupted
     _replace_closed_streams()
     try:
         code = cli.main(standalone_mode=False)
@@ -82,6 +83,13 @@ def _replace_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it stays open to the end
+
+
+def _end_if_interrupted(lost: sys.UnraisableHookArgs) -> None:
+    """Obey a Ctrl-C that arrived where Python drops exceptions, such as in the callbacks of its own import locks."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        _leave(130)
+    sys.__unraisablehook__(lost)
 
 
 def _leave(status: int) -> NoReturn:

@@ -189,6 +189,26 @@ def test_an_interrupt_ends_it_with_130(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+DROPPED = """
+import weakref
+from hostdoctor.cli import main as entry
+class Passing: pass
+def callback(*_): raise KeyboardInterrupt
+def work(**_):
+    passing = Passing()
+    keep = weakref.ref(passing, callback)
+    del passing
+    print("went on")
+entry.cli.main = work
+entry.main()
+"""
+
+
+def test_an_interrupt_that_python_would_drop_ends_it_with_130_too():
+    done = subprocess.run([sys.executable, "-c", DROPPED], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
