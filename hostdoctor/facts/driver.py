@@ -55,6 +55,26 @@ class Nvml(msgspec.Struct, frozen=True):
     pairs: tuple[NvmlPair, ...]
 
 
+class PairWord(msgspec.Struct, frozen=True):
+    """What a pasted tool's output says of an ordered pair, beside what NVML and KFD say where they can be asked.
+
+    Attributes:
+        accessor: a GPU's address, or "GPU0" where none is known.
+        owner: the other.
+        allowed: whether the driver grants access; None where the table does not tell.
+        text: the tool's own word, "CANNOT access", "0", "XGMI, 1 hop".
+        source: where it stands, "rbt.txt:17".
+        link: "PCIE", "XGMI", "NVLINK" or empty.
+    """
+
+    accessor: str
+    owner: str
+    allowed: bool | None
+    text: str
+    source: str
+    link: str = ""
+
+
 class AmdSmiGpu(msgspec.Struct, frozen=True):
     """One GPU as AMD SMI sees it; speeds in GT/s."""
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, Samples
+from hostdoctor.facts.bandwidth import Run
+from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Samples
+from hostdoctor.facts.log import KernelLog
 from hostdoctor.facts.pci import Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 
@@ -170,6 +172,14 @@ class Environment(msgspec.Struct, frozen=True):
         return self.kind in ("virtual-machine", "wsl") and not self.assumed_bare_metal
 
 
+class Contradiction(msgspec.Struct, frozen=True):
+    """Two sources that cannot both be right about one thing; the first one was believed."""
+
+    subject: str
+    what: str  # "width of the link"
+    said: tuple[tuple[str, str], ...]  # (source, value), the one that was believed first
+
+
 class Host(msgspec.Struct, frozen=True):
     """All facts of one host."""
 
@@ -191,4 +201,8 @@ class Host(msgspec.Struct, frozen=True):
     samples: Samples | None = None
     network: tuple[NetworkDevice, ...] | Unknown = NOT_CAPTURED
     lacking_functions: tuple[str, ...] = ()  # listed by the kernel, but their folders are not in the evidence
+    log: KernelLog | None = None  # None where no log is at hand
+    runs: tuple[Run, ...] = ()  # recorded measurements
+    pair_words: tuple[PairWord, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
     privileged: bool = True  # whether the evidence was read with enough rights for config space

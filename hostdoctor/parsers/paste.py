@@ -1,0 +1,148 @@
+"""Takes a paste apart: cleans its lines, and finds the outputs in it.
+
+Pastes come with Markdown fences, prompts, quotes, diff prefixes, terminal escapes and more than one output in a file. Each
+part keeps the number of its first line, so that evidence can say where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from hostdoctor.parsers.formats import Format, recogniser
+
+# CSI, OSC and other escape sequences (ECMA-48), in their seven and eight bit forms.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?"
+    r"|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]"
+)
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_PROMPT = re.compile(
+    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>]|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
+)
+    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>]|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
+)
+_FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
+_QUOTED = re.compile(r">+ ?")
+_DIFFED = re.compile(r"[-+ ](?![-+]{2})")
+_LONGEST_LINE = 16_384  # what is longer is no line of any format that is read by lines
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One output, or what nothing recognised.
+
+    Attributes:
+        kind: of formats.FORMATS; empty for what no format took.
+        source: the name of the file it was found in.
+        first_line: the number of its first line there, from 1.
+        lines: without line ends, escapes and prefixes that the paste added.
+        command: the command that a prompt above shows, or empty.
+    """
+
+    kind: str
+    source: str
+    first_line: int
+    lines: tuple[str, ...]
+    command: str = ""
+
+    def where(self, line: int = 0) -> str:
+        """Where a line of it stands, "dmesg.txt:120"; `line` counts from 0."""
+        return f"{self.source}:{self.first_line + line}"
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join(self.lines)
+
+
+def clean(text: str) -> str:
+    """Without escape sequences, control characters and foreign line ends; the number of lines stays."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n" if "\n" not in text else "")
+    if "\x1b" in text or "\x9b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\u00a0" in text:
+        text = text.replace("\u00a0", " ")
+    return text if text.isprintable() else _CONTROLS.sub("", text)
+
+
+def split(text: str, source: str) -> list[Part]:
+    """The outputs in a text, in order; linear in its length."""
+    lines = _without_prefixes(clean(text).lstrip("\ufeff").split("\n"))
+    return list(_Splitter(source, lines).parts())
+
+
+def _without_prefixes(lines: list[str]) -> list[str]:
+    """Without what quoting or a diff put before every line."""
+    filled = [line for line in lines if line.strip()]
+    if not filled:
+        return lines
+    if sum(line.startswith(">") for line in filled) * 5 >= len(filled) * 4:
+        return [_QUOTED.sub("", line, count=1) for line in lines]
+    if any(line.startswith("@@ ") for line in filled):
+        return [_DIFFED.sub("", line, count=1) for line in lines]
+    return lines
+
+
+class _Splitter:
+    """Goes through the lines once; at most one part is open."""
+
+    def __init__(self, source: str, lines: list[str]) -> None:
+        self._source, self._lines = source, lines
+        self._format: Format | None = None
+        self._start = 0
+        self._command = ""
+
+    def parts(self) -> Iterator[Part]:
+        """The parts, in order."""
+        recognise = recogniser()
+        match, by_group = recognise.pattern.match, recognise.by_group
+        for number, line in enumerate(self._lines):
+            format_ = self._format
+            if format_ is not None and format_.extent == "indented" and (not line or line[0] in "\t "):
+                continue
+            found = match(line) if len(line) <= _LONGEST_LINE else None
+            if found is not None:
+                new, is_start = by_group[found.lastgroup or ""]
+                if self._goes_on(new, is_start):
+                    continue
+                yield from self._close(number)
+                self._format, self._start = new, number
+            elif boundary := self._boundary(line):
+                yield from self._close(number)
+                self._format, self._start = None, number + 1
+                self._command = boundary.strip()
+            elif format_ is not None and format_.extent == "line" and line.strip():
+                yield from self._close(number)
+                self._format, self._start = None, number
+        yield from self._close(len(self._lines))
+
+    def _goes_on(self, new: Format, is_start: bool) -> bool:
+        """Whether a recognised line belongs to the part that is open."""
+        open_ = self._format
+        if open_ is None:
+            return False
+        if open_.extent == "block":
+            return not is_start
+        return open_.kind == new.kind
+
+    def _boundary(self, line: str) -> str:
+        """The command of a prompt, a blank for a fence, or empty where the line is neither."""
+        if _FENCE.match(line):
+            return " "
+        prompt = _PROMPT.match(line)
+        return "" if prompt is None else prompt["command"] or " "
+
+    def _close(self, end: int) -> Iterator[Part]:
+        lines = self._lines[self._start : end]
+        while lines and not lines[-1].strip():
+            lines.pop()
+        if lines and any(map(str.strip, lines)):
+            kind = self._format.kind if self._format else ""
+            yield Part(kind, self._source, self._start + 1, tuple(lines), self._command)
+        if self._format is not None:
+            self._command = ""

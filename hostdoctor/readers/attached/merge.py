@@ -1,0 +1,82 @@
+"""Joins what several sources say of the same functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from hostdoctor.facts.host import Contradiction, Host
+from hostdoctor.facts.pci import Function, Power
+from hostdoctor.facts.unknown import Unknown
+
+# Fields in which two sources cannot differ without one being wrong, and how they are called.
+_COMPARED = {"vendor": "vendor id", "device": "device id", "subsystem_vendor": "subsystem vendor", "numa_node": "memory node"}
+_NO_POWER = Power()
+_KEPT_APART = ("address", "origin")
+
+
+def address_of(text: str) -> str | None:
+    """An address as tools write it, in ours: "43:00.0", "00000000:43:00.0" and "0000:43:00" are "0000:43:00.0".
+
+    None where the text is no address. A domain of eight digits keeps what is more than four of them only where it has it.
+    """
+    head, _, function = text.strip().lower().partition(".")
+    fields = head.split(":")
+    if len(fields) == 2:
+        fields.insert(0, "0000")
+    if len(fields) != 3:
+        return None
+    try:
+        domain, bus, device, number = (int(field, 16) for field in (*fields, function or "0"))
+    except ValueError:
+        return None
+    if not (0 <= domain < 1 << 32 and 0 <= bus < 1 << 8 and 0 <= device < 1 << 5 and 0 <= number < 1 << 3):
+        return None
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{number}"
+
+
+def with_functions(host: Host, new: Iterable[Function]) -> Host:
+    """The host with further functions, and with what they add to those that are there; what was known before stands."""
+    functions: dict[str, Function] = {} if isinstance(host.functions, Unknown) else dict(host.functions)
+    contradictions = list(host.contradictions)
+    for function in new:
+        old = functions.get(function.address)
+        if old is None:
+            functions[function.address] = function
+        else:
+            functions[function.address] = joined(old, function)
+            contradictions += _contradictions(old, function)
+    if not functions:
+        return host
+    ordered = dict(sorted(functions.items()))
+    return msgspec.structs.replace(host, functions=ordered, contradictions=tuple(contradictions))
+
+
+def joined(old: Function, new: Function) -> Function:
+    """A function with what a second source adds to the first."""
+    changes: Mapping[str, Any] = {
+        name: theirs
+        for name in Function.__struct_fields__
+        if name not in _KEPT_APART
+        and _says_nothing(name, getattr(old, name))
+        and not _says_nothing(name, theirs := getattr(new, name))
+    }
+    return msgspec.structs.replace(old, **changes) if changes else old
+
+
+def _says_nothing(name: str, value: object) -> bool:
+    """Whether a field is not known; zero is a value for a memory node alone."""
+    return isinstance(value, Unknown) or value is None or value in ("", (), _NO_POWER) or (value == 0 and name != "numa_node")
+
+
+def _contradictions(old: Function, new: Function) -> list[Contradiction]:
+    found = []
+    for name, what in _COMPARED.items():
+        ours, theirs = getattr(old, name), getattr(new, name)
+        if not _says_nothing(name, ours) and not _says_nothing(name, theirs) and ours != theirs:
+            shown = [f"{value:04x}" if name != "numa_node" else str(value) for value in (ours, theirs)]
+            said = ((old.origin, shown[0]), (new.origin, shown[1]))
+            found.append(Contradiction(old.address, what, said))
+    return found
