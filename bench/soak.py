@@ -37,7 +37,9 @@ def scan(root: str) -> bytes:
     with FileEvidence(root) as evidence:
         view = View(read_host(evidence, deadline_s=600))
         findings = diagnose(view, load_checks())
-        return model.to_json(model.build(evidence, view, findings, exit_code(findings, "failure", strict=False)))
+        return model.to_json(
+            model.build(model.sources_of(evidence), view, findings, exit_code(findings, "failure", strict=False))
+        )
 
 
 def children() -> list[str]:

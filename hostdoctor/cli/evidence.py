@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from hostdoctor.evidence import Unreadable
+from hostdoctor.evidence import Evidence, Unreadable
 from hostdoctor.evidence.files import FileEvidence
+
+if TYPE_CHECKING:
+    from hostdoctor.facts.host import Host
+    from hostdoctor.readers.attached import Pasted
+    from hostdoctor.report.model import Sources
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +43,7 @@ def evidence_options(command: F) -> F:
     for option in reversed(
         (
             click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path()),
+            click.option("--from", "attached", multiple=True, metavar="PATH", help="The same as PATH; repeatable."),
             click.option("--root", metavar="DIR", help="Folder that holds another host's sys, proc, etc and boot."),
             click.option(
                 "--deadline",
@@ -56,23 +62,84 @@ def evidence_options(command: F) -> F:
     return command
 
 
-def open_evidence(root: str | None, paths: Sequence[str]) -> FileEvidence:
-    """This host, or the tree that was named; ends the program where there is nothing to read."""
-    named = [root] if root is not None else []
+def open_evidence(root: str | None, paths: Sequence[str]) -> Opened:
+    """This host, the tree that was named, or attachments; ends the program where there is nothing to read."""
+    named = [] if root is None else [root]
     for path in paths:
-        if not _is_tree(path):
-            fail(f"{path}: {_why_no_tree(path)}")
-        named.append(path)
+        if path != "-" and not os.path.lexists(path):
+            fail(f"{path}: there is no such file or folder")
+    named += [path for path in paths if _is_tree(path)]
+    attached = [path for path in paths if not _is_tree(path)]
     if len(named) > 1:
         fail("one tree at a time: " + ", ".join(named))
-    if not named:
-        return FileEvidence("/", "live")
-    if not _is_tree(named[0]):
-        fail(f"{named[0]}: {_why_no_tree(named[0])}")
+    if named:
+        return Opened(_tree(named[0]), attached)
+    return Opened(None if attached else FileEvidence("/", "live"), attached)
+
+
+def _tree(path: str) -> FileEvidence:
+    if not _is_tree(path):
+        fail(f"{path}: {_why_no_tree(path)}")
     try:
-        return FileEvidence(named[0], "root")
+        return FileEvidence(path, "root")
     except Unreadable as error:
-        fail(f"{named[0]}: {error.reason}")
+        fail(f"{path}: {error.reason}")
+
+
+class Opened:
+    """What a command reads: files of a host, attachments, or both. A context manager that closes them."""
+
+    def __init__(self, files: FileEvidence | None, attached: Sequence[str]) -> None:
+        self._files = files
+        self.pasted: Pasted | None = None
+        if attached:
+            from hostdoctor.evidence.attached import read_attachments  # noqa: PLC0415  most scans have none
+            from hostdoctor.readers.attached import Pasted  # noqa: PLC0415
+
+            self.pasted = Pasted(read_attachments(attached), tuple(attached))
+
+    @property
+    def evidence(self) -> Evidence:
+        """The files of the host."""
+        if self._files is not None:
+            return self._files
+        assert self.pasted is not None  # noqa: S101  there is one or the other
+        return self.pasted.evidence
+
+    def read(self, deadline_s: float, assume_bare_metal: bool) -> Host:
+        """All facts of the host; ends the program where nothing could be read."""
+        if self.pasted is None:
+            from hostdoctor.readers.host import read_host  # noqa: PLC0415  so that wrong usage is told at once
+
+            host = read_host(self.evidence, deadline_s, assume_bare_metal)
+            if all(problem is not None for _, _, problem in self.evidence.reads):
+                fail(f"{self.evidence.sources[0]}: nothing in it could be read")
+            return host
+        from hostdoctor.readers.attached import read_attached  # noqa: PLC0415
+
+        if self._files is None and not self.pasted.parts:
+            fail(f"{', '.join(self.pasted.evidence.sources)}: {self._why_nothing()}")
+        return read_attached(self.pasted, self._files, deadline_s, assume_bare_metal)
+
+    def _why_nothing(self) -> str:
+        unread = self.pasted.unread if self.pasted else []
+        return f"nothing in it could be judged; {unread[0][0]}: {unread[0][1]}" if unread else "there is nothing in it"
+
+    def sources(self) -> Sources:
+        """What was read, for the report."""
+        from hostdoctor.report.model import sources_of  # noqa: PLC0415  a cycle of nothing but types
+
+        if self.pasted is None:
+            return sources_of(self.evidence)
+        beside = () if self._files is None else self.pasted.evidence.sources
+        return sources_of(self.evidence, beside, self.pasted.read, self.pasted.unread)
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._files is not None:
+            self._files.__exit__(None, None, None)
 
 
 def _is_tree(path: str) -> bool:

@@ -71,6 +71,7 @@ def _interval(_context: click.Context, _option: click.Parameter, value: float) -
 def command(  # noqa: PLR0913, PLR0917  one parameter an option
     paths: tuple[str, ...],
     root: str | None,
+    attached: tuple[str, ...],
     deadline_s: float,
     assume_bare_metal: bool,
     only: tuple[str, ...],
@@ -87,23 +88,20 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
 ) -> None:
     """Inspect a host, judge it, and print what is wrong.
 
-    Without PATH it is this host; PATH (or --root) is a folder that holds another host's sys, proc, etc and boot.
+    Without PATH it is this host. PATH is what somebody attached to a bug report: outputs and logs, folders of them, or "-"
+    for standard input; a folder with sys or proc in it is another host's tree, as with --root.
     Nothing is changed and no sleeping device is woken. Exit status: 0 nothing found, 1 a failure, 2 wrong usage,
     3 nothing could be read.
     """
     checks = _chosen(only, skip)
-    from hostdoctor.readers.host import read_host  # noqa: PLC0415  so that wrong usage is told at once
-
     began = time.perf_counter()
-    with open_evidence(root, paths) as evidence:
-        host = read_host(evidence, deadline_s, assume_bare_metal)
+    with open_evidence(root, (*paths, *attached)) as opened:
+        host = opened.read(deadline_s, assume_bare_metal)
         if samples > 1:
-            host = _watched(evidence, host, samples, interval_s, deadline_s)
+            host = _watched(opened.evidence, host, samples, interval_s, deadline_s)
         view = View(host)
-        if all(problem is not None for _, _, problem in evidence.reads):
-            fail(f"{evidence.sources[0]}: nothing in it could be read")
         findings = diagnose(view, checks)
-        report = model.build(evidence, view, findings, exit_code(findings, fail_on, strict))
+        report = model.build(opened.sources(), view, findings, exit_code(findings, fail_on, strict))
     seconds = time.perf_counter() - began
     render = _json if format_ == "json" else _text(seconds, color, verbose, quiet, to_file=output is not None)
     _write(render(report), output)

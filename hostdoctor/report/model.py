@@ -139,12 +139,29 @@ class Report(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
 
 
-def build(evidence: Evidence, view: View, findings: Iterable[Finding], exit_: int) -> Report:
+def build(sources: Sources, view: View, findings: Iterable[Finding], exit_: int) -> Report:
     """The report of a scan."""
     listed = tuple(findings)
-    files, unread = summarise(evidence.reads)
-    sources = Sources(evidence.kind, evidence.sources, tuple(Unread(*each) for each in unread), tuple(files))
     return Report(Tool(), sources, _host(view), listed, summary(listed), exit_)
+
+
+def sources_of(
+    evidence: Evidence,
+    attached: Iterable[str] = (),
+    also_read: Iterable[str] = (),
+    also_unread: Iterable[tuple[str, str]] = (),
+) -> Sources:
+    """What was read and what was not.
+
+    Args:
+        evidence: the host's files.
+        attached: what was attached beside them, as the user named it.
+        also_read: where the parts of attachments stand that were understood.
+        also_unread: what of the attachments was not, and why.
+    """
+    files, unread = summarise(evidence.reads)
+    refused = tuple(Unread(*each) for each in (*unread, *also_unread))
+    return Sources(evidence.kind, (*evidence.sources, *attached), refused, (*files, *also_read))
 
 
 def _host(view: View) -> HostReport:

@@ -31,7 +31,7 @@ def main(command: str, *arguments: str) -> None:
     if command in ("scan", "live"):
         with FileEvidence(arguments[0], "live" if command == "live" else "root") as evidence:
             view = View(read_host(evidence, deadline_s, vendors=None if command == "live" else vendors))
-            report = model.build(evidence, view, diagnose(view, list(built_in())), 0)
+            report = model.build(model.sources_of(evidence), view, diagnose(view, list(built_in())), 0)
         sys.stdout.buffer.write(model.to_json(report))
         return
     asked = vendors.ask([gpu(text) for text in arguments], deadline_s)

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from hostdoctor.parsers.paste import Part
+import msgspec
 
-if TYPE_CHECKING:
-    from hostdoctor.facts.host import Host
+from hostdoctor.evidence.attached import Attached
+from hostdoctor.evidence.memory import MemoryEvidence
+from hostdoctor.evidence.protocol import Evidence
+from hostdoctor.facts.host import Host
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.parsers.paste import Part, split
+from hostdoctor.readers.attached.mount import mount
+from hostdoctor.readers.environment import read_environment
+from hostdoctor.readers.host import read_host
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 # The module and the kinds of parts that it reads; one whose parts are not at hand is not imported.
 APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -27,11 +36,61 @@ APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+class Pasted:
+    """Attachments, taken apart.
+
+    Attributes:
+        parts: every output that was recognised.
+        evidence: the host's own files among them.
+        read: where each output stands and what it is.
+        unread: what could not be read, or no format took, with the reason.
+    """
+
+    def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
+        found = [part for file in attached.files for part in split(file.data.decode("utf-8", "replace"), file.name)]
+        self.parts = [part for part in found if part.kind]
+        self.evidence: MemoryEvidence = mount(self.parts, sources)
+        self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
+        self.unread = [*attached.unread, *(_unread(part) for part in found if not part.kind)]
+
+
+def _unread(part: Part) -> tuple[str, str]:
+    first = next((line.strip() for line in part.lines if line.strip()), "")
+    return part.where(), f"nothing known begins like this: {first[:60]!r}"
+
+
+def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assume_bare_metal: bool) -> Host:
+    """The host that attachments tell of, together with its tree where that was given too, which comes first."""
+    host = read_host(tree or pasted.evidence, deadline_s, assume_bare_metal)
+    if tree is not None:
+        host = _completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal))
+    host = apply_parts(host, pasted.parts)
+    environment = read_environment(tree or pasted.evidence, host.cpu, host.firmware, host.functions)
+    assumed = msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal)
+    return msgspec.structs.replace(host, environment=assumed) if isinstance(host.environment.kind, Unknown) else host
+
+
+def _completed(host: Host, other: Host) -> Host:
+    """A host with what another reading adds to its parts."""
+    names = ("boot", "cpu", "firmware", "memory_map", "numa", "iommu")
+    return msgspec.structs.replace(host, **{name: _filled(getattr(host, name), getattr(other, name)) for name in names})
+
+
+def _filled(ours: S, theirs: S) -> S:
+    changes = {
+        name: getattr(theirs, name)
+        for name in ours.__struct_fields__
+        if isinstance(getattr(ours, name), Unknown) or getattr(ours, name) in ("", ())
+    }
+    return msgspec.structs.replace(ours, **changes)
+
+
 def apply_parts(host: Host, parts: Sequence[Part]) -> Host:
     """The host with everything that the parts tell of it."""
     kinds = {part.kind for part in parts}
     for module, wanted in APPLIERS:
         if kinds.intersection(wanted):
             chosen = [part for part in parts if part.kind in wanted]
-            host = import_module(f"{__name__}.{module}").apply(host, chosen)
+            applied: Host = import_module(f"{__name__}.{module}").apply(host, chosen)
+            host = applied
     return host

@@ -27,7 +27,7 @@ def scan():
             with FileEvidence(str(root)) as evidence:
                 view = View(read_host(evidence))
                 findings = diagnose(view, built_in())
-                report = model.build(evidence, view, findings, exit_code(findings))
+                report = model.build(model.sources_of(evidence), view, findings, exit_code(findings))
             done[root] = Scanned(report, list(tree_lines(view, everything=True)))
         return done[root]
 

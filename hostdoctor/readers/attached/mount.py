@@ -1,0 +1,30 @@
+"""Puts the host's own files that were attached where they lie on that host, so that the readers of a tree find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hostdoctor.evidence.memory import MemoryEvidence
+from hostdoctor.parsers.paste import Part
+
+# Parts that are a host's file, by the path where its readers look.
+_PLACES = {
+    "grub-default": "etc/default/grub",
+    "grub-cfg": "boot/grub/grub.cfg",
+    "bls-entry": "boot/loader/entries/attached-{number}.conf",
+    "modprobe": "etc/modprobe.d/attached-{number}.conf",
+}
+_FILE = "file:"
+
+
+def mount(parts: Iterable[Part], sources: tuple[str, ...]) -> MemoryEvidence:
+    """The files among the parts; of two for one path the first stands."""
+    files: dict[str, bytes] = {}
+    names: dict[str, str] = {}
+    for number, part in enumerate(parts):
+        place = part.kind.removeprefix(_FILE) if part.kind.startswith(_FILE) else _PLACES.get(part.kind, "")
+        path = place.format(number=number)
+        if path and path not in files:
+            files[path] = f"{part.text}\n".encode()
+            names[path] = part.where()
+    return MemoryEvidence(files, sources, names)
