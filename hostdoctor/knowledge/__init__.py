@@ -54,7 +54,7 @@ from hostdoctor.knowledge.kernel import (
     load_kernel_parameters,
 )
 from hostdoctor.knowledge.read import KernelPair, presence
-from hostdoctor.knowledge.remedies import Remedy, Source, load_remedies, load_sources
+from hostdoctor.knowledge.remedies import KernelChange, Remedy, Source, load_kernel_changes, load_remedies, load_sources
 
 __all__ = [
     "AmdGeneration",
@@ -62,6 +62,7 @@ __all__ = [
     "Gpu",
     "HostBridge",
     "IdRange",
+    "KernelChange",
     "KernelPair",
     "KernelParameters",
     "Kind",
@@ -94,6 +95,7 @@ __all__ = [
     "link_gbs",
     "load_amd_generations",
     "load_gpus",
+    "load_kernel_changes",
     "load_kernel_parameters",
     "load_link_rates",
     "load_remedies",
