@@ -53,7 +53,7 @@ class Menu(msgspec.Struct, frozen=True):
     Attributes:
         bases: where 64-bit MMIO can begin.
         granules: sizes that each root bus can get; none where the firmware takes as much as it needs.
-        prefer: choices of either kind that are known to work.
+        prefer: choices of either kind that are known to work, the best first.
     """
 
     bases: Sequence[str]
@@ -148,10 +148,10 @@ def place(menu: Menu, buses: int, need_bytes: int, limits: Limits) -> Placement 
 
 
 def _ordered(choices: Sequence[str], prefer: Sequence[str], *, descending: bool) -> list[tuple[str, int]]:
-    """Choices with their bytes, those preferred first."""
+    """Choices with their bytes, those preferred first, in that order."""
     sized = [(text, size) for text in choices if (size := choice_bytes(text)) is not None]
     sized.sort(key=lambda each: each[1], reverse=descending)
-    return sorted(sized, key=lambda each: each[0] not in prefer)
+    return sorted(sized, key=lambda each: prefer.index(each[0]) if each[0] in prefer else len(prefer))
 
 
 def rounded_up(size: int) -> int:

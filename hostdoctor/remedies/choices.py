@@ -146,7 +146,7 @@ def mmio_base(host: HostFacts) -> tuple[Chosen | None, Chosen | None, str]:
         return _limit(option, limits, host), None, ""
     granules, need, buses = _ranges(host)
     bases = option.choices or arithmetic.REFERENCE_BASES
-    prefer = (*option.prefer, *_size_option(host).prefer, arithmetic.reference_base(reach.bits))
+    prefer = (*option.prefer, arithmetic.reference_base(reach.bits), *_granules_to_keep(host))
     placed = arithmetic.place(Menu(bases, granules, prefer), buses, need, limits)
     if placed is None:
         return None, None, _no_room(option, granules, need, buses, limits)
@@ -169,6 +169,13 @@ def _ranges(host: HostFacts) -> tuple[tuple[str, ...], int, int]:
     if option.means == "per-bus" and option.choices and not option.absent:
         return option.choices, host.mmio.neediest[1], host.mmio.buses
     return (), -(-max(host.mmio.span_bytes, 1) // GIB) * GIB, 1
+
+
+def _granules_to_keep(host: HostFacts) -> tuple[str, ...]:
+    """Sizes to choose before others: those known to work, today's, and what the maker sets. None is made smaller unasked."""
+    option, today = _size_option(host), host.mmio.granule
+    same = (each for each in option.choices if today is not None and choice_bytes(each) == today)
+    return (*option.prefer, *same, *((option.default,) if option.default else ()))
 
 
 def _base_now(host: HostFacts, bases: Sequence[str]) -> tuple[str, tuple[Evidence, ...]]:
@@ -200,6 +207,8 @@ def _base_sums(host: HostFacts, placed: Placement, limits: Limits, mask: Evidenc
         f"which is what {limits.bits} address bits reach ({mask.source}: {mask.value}).",
         f"{top} is not low enough: its first address, {limits.end_bytes:#x}, already needs {limits.bits + 1} bits.",
     ]
+    if placed.granule and choice_bytes(placed.granule) == host.mmio.granule:
+        lines.append(f"{_size_option(host).name} stays at {placed.granule}.")
     memory_end = host.view.host.memory_map.memory_end
     if isinstance(memory_end, Unknown):
         lines.append(f"Memory must end below {placed.base}; where it ends is not visible here ({memory_end.reason}).")
@@ -279,7 +288,8 @@ def mmio_size(host: HostFacts) -> Chosen | None:
     larger = [each for each in option.choices if (choice_bytes(each) or 0) > (mmio.granule or 0)]
     bases = (_base_now(host, option_of(host, "mmio-base")[0].choices)[0],)
     limits = limits_of(host.view)
-    placed = arithmetic.place(Menu(bases, larger, option.prefer), mmio.buses, max(need, 1), limits)
+    menu = Menu(bases, larger, _granules_to_keep(host))
+    placed = arithmetic.place(menu, mmio.buses, max(need, 1), limits) if larger else None
     if placed is not None:
         sums.append(f"{placed.base} + {placed.buses} x {placed.granule} = {_exact(placed.end_bytes)}, below 2^{limits.bits}.")
         return Chosen(now, placed.granule, placed.granule, tuple(sums), seen)
@@ -292,7 +302,8 @@ def _whole_size(host: HostFacts, option: Option) -> Chosen:
     total = sum(host.mmio.needs.values())
     sums = [f"All BARs that may lie above 4 GiB need {_exact(total)} together."]
     sized = sorted((size, text) for text in option.choices if (size := choice_bytes(text)))
-    value = next((text for size, text in sized if size >= total), sized[-1][1] if sized else "")
+    enough = [text for size, text in sized if size >= max(total, choice_bytes(option.default) or 0)]
+    value = next((text for text in enough if text in option.prefer), next(iter(enough), sized[-1][1] if sized else ""))
     if sized and sized[-1][0] < total:
         sums.append(f"{value} is the most this menu offers: use fewer of these cards here.")
     seen = () if isinstance(host.mmio.ranges, Unknown) else tuple(_range(each) for each in host.mmio.ranges)

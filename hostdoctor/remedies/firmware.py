@@ -13,6 +13,7 @@ from hostdoctor.bars import may_be_high, missing_bars
 from hostdoctor.facts.host import Environment
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Evidence, Finding
+from hostdoctor.knowledge.firmware import load_firmware_settings
 from hostdoctor.remedies import choices
 from hostdoctor.remedies.board import identify
 from hostdoctor.remedies.choices import Chosen, HostFacts, Wish, made, option_of
@@ -27,6 +28,7 @@ _MMIO, _ABOVE_4G, _REBAR = "firmware-mmio-below-dma-limit", "firmware-above-4g-d
 _ACS, _FULL_SPEED, _LOWER_SPEED = "acs-clear-redirect", "firmware-slot-full-speed", "firmware-slot-lower-speed"
 _JUDGED = ("failure", "warning", "info")
 _ORDER = ("above-4g", "mmio-base", "mmio-size", "resizable-bar", "iommu", "acs", "slot-speed")
+_SERVERS_ONLY = ("mmio-base", "mmio-size")
 _LARGE_BARS = ("above-4g", "mmio-base", "mmio-size", "resizable-bar")
 
 _MOVED = (
@@ -147,11 +149,24 @@ def _space(host: HostFacts, findings: Sequence[Finding]) -> Iterator[_Made]:
 
 def _asked(host: HostFacts, wish: Wish, chosen: Chosen | None) -> Iterator[_Made]:
     """The entry, or a note where the board has no such option."""
-    option, _ = option_of(host, wish.setting)
-    if option.absent:
-        yield f"{option.name}: {option.note}"
+    if why := _not_here(host, wish.setting):
+        yield why
     elif chosen is not None:
         yield made(host, wish, chosen)
+
+
+def _not_here(host: HostFacts, setting: str) -> str:
+    """Why this board's setup has no such option; empty where it has, or that is not known.
+
+    Desktop boards whose menus are not known are not sent to look for what only server boards have.
+    """
+    option, known_here = option_of(host, setting)
+    title = load_firmware_settings()[setting].title
+    if option.absent:
+        return f"{title}: {option.note}"
+    if setting in _SERVERS_ONLY and not known_here and host.board.kind == "client":
+        return f"{title}: the setup of a desktop board has no option for it, unless a newer release brings one."
+    return ""
 
 
 def _above_4g(host: HostFacts, findings: tuple[Finding, ...]) -> Iterator[_Made]:
@@ -180,10 +195,10 @@ def _below_4g_only(view: View, finding: Finding) -> bool:
 
 def _mmio_base(host: HostFacts, findings: tuple[Finding, ...]) -> Iterator[_Made]:
     """The base of 64-bit MMIO below what the GPUs address, or what to do where the board cannot move it."""
-    option, known_here = option_of(host, "mmio-base")
+    _, known_here = option_of(host, "mmio-base")
     role = _role(findings)
-    if option.absent or (not known_here and host.board.kind == "client"):
-        yield f"{option.name}: {option.note or 'the setup of a desktop board has no option that moves 64-bit MMIO.'}"
+    if why := _not_here(host, "mmio-base"):
+        yield why
         yield from _translate_instead(host, findings)
         return
     base, granule, why_not = choices.mmio_base(host)
@@ -192,7 +207,7 @@ def _mmio_base(host: HostFacts, findings: tuple[Finding, ...]) -> Iterator[_Made
         yield from _translate_instead(host, findings)
         return
     yield made(host, Wish("mmio-base", role, findings), base)
-    if granule is not None:
+    if granule is not None and not _not_here(host, "mmio-size"):
         enough = host.mmio.granule is not None and host.mmio.granule >= host.mmio.neediest[1]
         yield made(host, Wish("mmio-size", "optional" if enough else role, findings), granule)
     if not known_here:
