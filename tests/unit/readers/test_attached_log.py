@@ -21,7 +21,7 @@ BOOT = (
 
 
 def host(*texts):
-    files = tuple(Attachment(f"log{n}.txt", "", text.encode()) for n, text in enumerate(texts))
+    files = tuple(Attachment(f"log{n}.txt", "", text) for n, text in enumerate(texts))
     return read_attached(Pasted(Attached(files, ()), ()), None, 5.0, False)
 
 
