@@ -17,9 +17,6 @@ from hostdoctor.facts.log import LogEvent
 from hostdoctor.parsers.addresses import address_of
 from hostdoctor.parsers.kernel_log import Log, Message
 
-# Drivers that speak for GPUs alone.
-GPU_DRIVERS = frozenset({"nvidia", "amdgpu", "radeon", "nouveau", "i915", "xe"})
-
 _LONGEST_TEXT = 300
 _LONGEST_MESSAGE = 4096
 _MOST_EVENTS = 5000  # of one log; each kind and function is one
