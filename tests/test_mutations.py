@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-from pathlib import Path
 
 import pytest
 
@@ -23,11 +22,8 @@ ROUNDS = int(os.environ.get("HOSTDOCTOR_FUZZ_ROUNDS", "4"))
 CHECKS = list(built_in())
 
 
-def folders():
-    for case in CASES:
-        folder = case / "attachments" if is_tree(case) else case / "input"
-        if folder.is_dir():
-            yield pytest.param(folder, id=case.name)
+ALL = [case / ("attachments" if is_tree(case) else "input") for case in CASES]
+FOLDERS = [pytest.param(folder, id=folder.parent.name) for folder in ALL if folder.is_dir()]
 
 
 def attached(folder):
@@ -50,14 +46,14 @@ def findings(files):
 
 
 def chances(folder, what):
-    return [random.Random(f"{folder.parent.name} {what} {number}") for number in range(ROUNDS)]  # noqa: S311
+    return [random.Random(f"{folder.parent.name} {what} {number}") for number in range(ROUNDS)]
 
 
 def changed(files, change):
     return [Attachment(each.name, each.path, change(each.text)) for each in files]
 
 
-@pytest.mark.parametrize("folder", folders())
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_cut_anywhere(folder):
     files = attached(folder)
     healthy = not any(each.outcome == "failure" for each in findings(files)) if files else False
@@ -69,7 +65,7 @@ def test_cut_anywhere(folder):
             assert not (healthy and failures)
 
 
-@pytest.mark.parametrize("folder", folders())
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_lines_shuffled_lost_and_repeated(folder):
     def shuffle(whole, chance):
         lines = whole.split("\n")
@@ -87,7 +83,7 @@ def test_lines_shuffled_lost_and_repeated(folder):
             findings(changed(attached(folder), lambda whole, change=change, chance=chance: change(whole, chance)))
 
 
-@pytest.mark.parametrize("folder", folders())
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_bytes_flipped(folder):
     def flip(whole, chance):
         data = bytearray(whole.encode())
@@ -101,16 +97,15 @@ def test_bytes_flipped(folder):
 
 
 def test_outputs_of_different_hosts_in_one_paste():
-    texts = [each.text for param in folders() for each in attached(param.values[0])]
+    texts = [each.text for folder in ALL if folder.is_dir() for each in attached(folder)]
     for number in range(ROUNDS * 4):
-        chance = random.Random(f"several {number}")  # noqa: S311
+        chance = random.Random(f"several {number}")
         findings([Attachment("paste", "", "\n".join(chance.sample(texts, 4)))])
 
 
 def test_everything_at_once():
-    findings([each for param in folders() for each in attached(param.values[0])])
+    findings([each for folder in ALL if folder.is_dir() for each in attached(folder)])
 
 
 def test_the_corpus_is_there():
-    assert len(list(folders())) > 40
-    assert Path(__file__).parent.joinpath("cases").is_dir()
+    assert len(FOLDERS) > 40
