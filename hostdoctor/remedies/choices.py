@@ -274,9 +274,18 @@ def _limit(option: Option, limits: Limits, host: HostFacts) -> Chosen | None:
     return Chosen(NOT_VISIBLE, value, value, sums)
 
 
-def mmio_size(host: HostFacts) -> Chosen | None:
-    """A size that holds what lies below each root bus; None where the host has it already."""
+def mmio_size(host: HostFacts) -> Chosen:
+    """A size that holds what lies below each root bus."""
     option, mmio = _size_option(host), host.mmio
+    if mmio.is_above_4g:
+        chosen = _size(host, option)
+        name = option_of(host, "above-4g")[0].name
+        return msgspec.structs.replace(chosen, sums=(*chosen.sums, f"{name} is on already: there are addresses above 4 GiB."))
+    return _size(host, option)
+
+
+def _size(host: HostFacts, option: Option) -> Chosen:
+    mmio = host.mmio
     root, need = mmio.neediest
     now, seen = _granule_now(host)
     if option.means == "switch":

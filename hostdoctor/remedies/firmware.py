@@ -147,11 +147,11 @@ def _space(host: HostFacts, findings: Sequence[Finding]) -> Iterator[_Made]:
         yield from _asked(host, Wish("resizable-bar", _role(asking), asking), choices.resizable_bar(host, asking))
 
 
-def _asked(host: HostFacts, wish: Wish, chosen: Chosen | None) -> Iterator[_Made]:
+def _asked(host: HostFacts, wish: Wish, chosen: Chosen) -> Iterator[_Made]:
     """The entry, or a note where the board has no such option."""
     if why := _not_here(host, wish.setting):
         yield why
-    elif chosen is not None:
+    else:
         yield made(host, wish, chosen)
 
 

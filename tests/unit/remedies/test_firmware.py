@@ -297,6 +297,7 @@ def test_too_small_a_range_asks_for_a_larger_one(lacking, dmi, guide_of, build):
     guide = guide_of(host)
     assert named(guide) == {"mmio-size": ("MMIO High Granularity Size", "16G", "1024G")}
     assert "The BARs below root bus 0000:40 need 32G" in entry(guide, "mmio-size").sums[0]
+    assert "Above 4G Decoding is on already" in entry(guide, "mmio-size").sums[-1]
 
 
 @pytest.mark.parametrize(
