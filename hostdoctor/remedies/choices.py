@@ -110,7 +110,7 @@ def because(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 def _seen(host: HostFacts, option: Option, known_here: bool) -> str:
     if not known_here:
-        return "this board's own menus are not known: look for one of the names"
+        return "no such option is known of this board: look for one of the names"
     where = f"as seen on {option.seen}" if option.seen else f"as reported for {_family(host, option).title}"
     return f"{where}; menus move between releases"
 
@@ -261,17 +261,24 @@ def _granule_now(host: HostFacts) -> tuple[str, tuple[Evidence, ...]]:
 
 
 def _limit(option: Option, limits: Limits, host: HostFacts) -> Chosen | None:
-    """An option that sets where MMIO ends: the preferred choice, else the highest at or below the limit."""
+    """An option that sets where MMIO ends: the preferred choice, else the highest at or below the limit that leaves room."""
+    need = sum(host.mmio.needs.values())
     sized = [(size, text) for text in option.choices if (size := choice_bytes(text)) and size <= limits.end_bytes]
-    if not sized:
+    roomy = [(size, text) for size, text in sized if _usable_end(size, limits) - limits.floor_bytes >= need]
+    if not roomy:
         return None
-    value = next((text for _, text in sized if text in option.prefer), max(sized)[1])
+    value = next((text for _, text in roomy if text in option.prefer), max(roomy)[1])
     end, top = choice_bytes(value) or 0, limits.end_bytes
     sums = (
         f"{value}: 64-bit MMIO then ends at {end:#x}; {limits.bits} address bits reach to 2^{limits.bits} = {_exact(top)}.",
-        f"The BARs need {_exact(sum(host.mmio.needs.values()))} in all, which must fit between the end of memory and there.",
+        f"The BARs need {_exact(need)} in all, which must fit between the end of memory and there.",
     )
     return Chosen(NOT_VISIBLE, value, value, sums)
+
+
+def _usable_end(end: int, limits: Limits) -> int:
+    """Where MMIO that must end there can end, what the processor reserves just below left out."""
+    return next((first for first, last in limits.holes if first < end <= last + 1), end)
 
 
 def mmio_size(host: HostFacts) -> Chosen:

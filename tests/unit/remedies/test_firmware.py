@@ -214,6 +214,10 @@ def test_amd_desktops_have_a_limit_instead_of_a_base(far, dmi, guide_of):
     cpu = Cpu("AuthenticAMD", 0x19, 0x61, "AMD Ryzen 9 7950X", physical_bits=48)
     guide = guide_of(far(firmware=dmi("ASUSTeK COMPUTER INC.", "PRIME X670-P", chassis="3"), cpu=cpu))
     assert named(guide)["mmio-base"] == ("Above 4GB MMIO Limit", NOT_VISIBLE, "40bit (1 TB)")
+    ranges = far().memory_map.apertures
+    board = dmi("ASUSTeK COMPUTER INC.", "PRIME X670-P", chassis="3")
+    full = guide_of(far(firmware=board, cpu=cpu, memory_map=MemoryMap(ranges, 1000 * GIB)))
+    assert named(full)["mmio-base"][2] == "44bit"
 
 
 BASES = st.sampled_from((16, 20, 24, 32, 40, 56))
