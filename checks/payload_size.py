@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from hostdoctor.facts.host import PayloadMismatch
 from hostdoctor.facts.pci import INTEGRATED_ENDPOINT, Express, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
@@ -18,11 +19,39 @@ _SMALL_READ_REQUEST_BYTES = 128
 
 
 def judge(view: View) -> Iterator[Finding]:
-    """One finding for the path of each GPU; of network cards and drives each that is not in order, and one for the rest."""
+    """One finding for the path of each GPU; of network cards and drives each that is not in order, and one for the rest.
+
+    Of other functions, those that the kernel's log names.
+    """
+    for address, mismatch in view.host.payload_mismatches.items():
+        function = view.topology.functions.get(address)
+        # What config space says of the present counts for more than what the kernel wrote at the boot.
+        if function is not None and isinstance(function.express, Unknown):
+            yield _logged(function, mismatch)
     for card in view.cards:
         yield _judge_path(view, card.gpu)
     if view.cards:
         yield from _judge_adapters(view)
+
+
+def _logged(function: Function, mismatch: PayloadMismatch) -> Finding:
+    """The kernel could not give a function its port's payload size (drivers/pci/probe.c pci_configure_mps)."""
+    port = mismatch.port or (function.parent if isinstance(function.parent, str) else "")
+    who = f"its port {port}" if port else "its port"
+    own = "less" if isinstance(mismatch.own_bytes, Unknown) else f"{mismatch.own_bytes} bytes"
+    return Finding(
+        ID,
+        "warning",
+        (function.address,),
+        f"{who} is set to {mismatch.port_bytes} bytes of payload, and {function.address} to {own}",
+        "The kernel could not give both ends one size. What the port sends can be larger than the device accepts: such a "
+        "packet is rejected as malformed, an uncorrectable error. Later kernels lower a root port to what the device can do.",
+        "likely",
+        (Evidence(mismatch.source, f"Max Payload Size {mismatch.port_bytes}"),),
+        Cost("errors under load, up to a lost device"),
+        ("payload-size-safe",),
+        "boot with pci=pcie_bus_safe, which gives a path one size",
+    )
 
 
 def _judge_path(view: View, gpu: Function) -> Finding:
@@ -138,7 +167,7 @@ CHECK = Check(
     subject="path",
     summary="Every port on the way to a GPU, network card or NVMe drive has a payload size its neighbour accepts.",
     looks_at="Maximum payload size and maximum read request size of each GPU, network card and NVMe drive, and of every port "
-    "above it.",
+    "above it; and functions of which the kernel's log says that they could not take over their port's payload size.",
     why="A packet larger than its receiver's payload size is malformed: an uncorrectable error.",
     decides="A warning where two ends of a link differ so that packets can be rejected; info where the device's read "
     f"requests are {_SMALL_READ_REQUEST_BYTES} bytes; unknown where config space cannot be read. Cards and drives that sleep "
