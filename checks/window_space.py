@@ -102,10 +102,12 @@ def _wants(view: View, function: Function, is_gpu: bool) -> list[_Want] | Unknow
         return bar.largest_bytes
     if bar.largest_bytes <= bar.size_bytes:
         return []
+    if bar.refused is not None:
+        wanted = min(bar.wanted_bytes or bar.largest_bytes, bar.largest_bytes)
+        return [_Want(function, bar.index, wanted, True, bar.refused.source)]
     if bar.is_small is None or isinstance(bar.vram_bytes, Unknown):
         return Unknown("how much memory the GPU has is not known")
-    refused_at = bar.refused.source if bar.refused else ""
-    return [_Want(function, bar.index, min(bar.wanted_bytes, bar.largest_bytes), True, refused_at)]
+    return [_Want(function, bar.index, min(bar.wanted_bytes, bar.largest_bytes), True)]
 
 
 def _may_be_high(function: Function, bar: MissingBar) -> bool:

@@ -47,6 +47,7 @@ _DRIVER = r"[a-z][\w-]{1,24} [0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?::[\
 _SUBSYSTEM = (
     r"(?:NVRM|AMD-Vi|DMAR(?:-IR)?|\[drm(?::\w+)?(?: \[\w+\])?\]|kfd(?: kfd)?|amdgpu|nouveau|nvidia(?:-\w+)?|iommu|DMI|smpboot"
     r"|pci_bus [0-9a-f:]{7,13}|arm-smmu\S* \S+|pciehp \S+|Hypervisor detected|(?:Kernel c|C)ommand line): ?\S"
+    r"|\[drm(?::\w+)?\] \S|PCI host bridge to bus "
     r"|nvidia-nvswitch\d+: |Unknown kernel command line parameters |\{\d+\}\[Hardware Error\]: |pcieport \S+: "
 )
 
@@ -56,7 +57,7 @@ FORMATS: tuple[Format, ...] = (
     Format("kernel-log", "line", rf"{_BEFORE}(?:[^\W\d]{{1,6}}\.? )?{_DATED} {_PROGRAM}"),
     Format("kernel-log", "line", rf"[ \t]{{0,8}}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
     Format("kernel-log", "line", r"\d{1,3},\d{1,12},\d{1,16},[^;]{1,80};"),  # /dev/kmsg
-    Format("kernel-log", "line", rf"[ \t]{{0,8}}(?:{_DRIVER}|{_SUBSYSTEM})"),
+    Format("kernel-log", "line", rf"[ \t]{{0,24}}(?:{_DRIVER}|{_SUBSYSTEM})"),
     Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
     Format("lspci", "indented", rf"{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )[A-Z\"(].*: \S", rf"{_HEX_DUMP}"),

@@ -281,6 +281,7 @@ class _Bar:
         self.place: Range | None = None  # the last one it had
         self.wanted: Range | None = None  # what it has no address for
         self.state: State = "released"
+        self.given_up = False  # by a driver, to resize
         self.line = 0
 
     def placed(self, at: Range, line: int) -> None:
@@ -289,7 +290,8 @@ class _Bar:
     def unplaced(self, wanted: Range, line: int) -> None:
         self.wanted, self.state, self.line = wanted, "unplaced", line
 
-    def released(self) -> None:
+    def released(self, by_driver: bool) -> None:
+        self.given_up |= by_driver
         if self.state == "placed":
             self.state = "released"
 
@@ -298,6 +300,8 @@ class _Bar:
         if self.place is not None and self.state != "missing" and wanted.size_bytes > self.place.size_bytes:
             self.state = "placed"
             return True
+        if self.wanted is not None and self.wanted.is_64bit:  # old kernels do not repeat it
+            wanted = msgspec.structs.replace(wanted, is_64bit=True)
         self.wanted, self.state, self.line = wanted, "missing", line
         return False
 
@@ -341,6 +345,15 @@ class _Function:
 
     def bar(self, index: int) -> _Bar:
         return self.bars.setdefault(index, _Bar())
+
+    def restored(self, place: Range) -> None:
+        """A BAR has its place again after a resize that failed; the kernel then places smaller ones, if it does not say so.
+
+        What finds no space even so is told after this.
+        """
+        for bar in self.bars.values():
+            if bar.state == "missing" and bar.given_up and bar.place and bar.place.size_bytes < place.size_bytes:
+                bar.state = "released"
 
     def want_larger(self, index: int, size_bytes: int, line: int) -> None:
         old = self.refused_sizes.get(index)
@@ -529,6 +542,7 @@ def _bar_word(function: _Function, index: int, found: Range, verb: str, line: in
     if verb in ("assigned", "set to", "old value restored") or verb.startswith("reassigned"):
         if found.start:
             bar.placed(found, line)
+            function.restored(found)
     elif verb.startswith(_NO_SPACE):
         if bar.refused(found, line):
             function.want_larger(index, found.size_bytes, line)
@@ -536,10 +550,11 @@ def _bar_word(function: _Function, index: int, found: Range, verb: str, line: in
     elif verb.startswith("can't claim"):
         bar.unplaced(found, line)
     elif verb == "releasing":
-        function.discrete |= function.driver in _GPU_DRIVERS
+        by_driver = function.driver in _GPU_DRIVERS
+        function.discrete |= by_driver
         if bar.state == "released" and bar.place is None and found.start:
             bar.placed(found, line)
-        bar.released()
+        bar.released(by_driver)
 
 
 _NO_SPACE = ("no space for", "can't assign", "can't allocate", "failed to assign", "not assigned", "not claimed")
@@ -625,6 +640,7 @@ class _Gpus:
         self._function = function
         self._last: dict[str, _Function] = {}
         self._ids: tuple[int, int] | None = None
+        self._memory_told = False  # of the GPU last spoken of
         self.memories: list[DetectedMemory] = []
 
     def take(self, text: str, line: int, speaker: re.Match[str] | None) -> None:
@@ -647,8 +663,9 @@ class _Gpus:
     def _spoken_of(self, driver: str, function: _Function) -> None:
         function.driver = driver
         self._last[driver] = function
-        if driver == "amdgpu" and self._ids is not None:
-            if function.ids is None:
+        if driver == "amdgpu":
+            self._memory_told = False
+            if self._ids is not None and function.ids is None:
                 function.ids = (*self._ids, 0)
             self._ids = None
 
@@ -675,9 +692,10 @@ class _Gpus:
             self._ids = (int(match["vendor"], 16), int(match["device"], 16))
 
     def _detected(self, function: _Function | None, vram: int, bar: int, line: int) -> None:
-        if function is None or (function.vram_bytes or vram) != vram:
+        if function is None or self._memory_told or (function.vram_bytes or vram) != vram:
             self.memories.append(DetectedMemory(vram, bar, line))
             return
+        self._memory_told = True
         function.vram_bytes, function.bar_bytes, function.memory_line = vram, bar, line
         refused = function.refused_sizes.get(0)
         if refused is not None and not refused.size_bytes and vram:

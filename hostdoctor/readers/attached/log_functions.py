@@ -161,7 +161,7 @@ def _function(tree: _Tree, said: SaidFunction) -> Function:
 
 
 def _bars(tree: _Tree, said: SaidFunction, vendor: int, class_code: int) -> tuple[Bar, ...] | Unknown:
-    bars = tuple(_bar(tree, each) for each in said.bars if each.assigned or _matters(each, class_code))
+    bars = tuple(_bar(tree, each) for each in said.bars if each.assigned or _matters(each, said))
     if not bars:
         return NOT_TOLD
     wanted = _MEMORY_BARS.get(vendor, ()) if class_code >> 16 in (0x03, 0x12) else ()
@@ -170,9 +170,10 @@ def _bars(tree: _Tree, said: SaidFunction, vendor: int, class_code: int) -> tupl
     return bars
 
 
-def _matters(bar: SaidBar, class_code: int) -> bool:
+def _matters(bar: SaidBar, said: SaidFunction) -> bool:
     """Whether a BAR without an address is missed: not I/O, not the ROM, not one that the kernel never assigns."""
-    return bar.range.kind == "mem" and bar.index <= 5 and (class_code >> 8 not in _NEVER_ASSIGNED or not class_code)
+    never = said.listed and said.class_code >> 8 in _NEVER_ASSIGNED
+    return bar.range.kind == "mem" and bar.index <= 5 and not never
 
 
 def _bar(tree: _Tree, bar: SaidBar) -> Bar:
