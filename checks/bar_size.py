@@ -8,7 +8,7 @@ from hostdoctor import drivers, wording
 from hostdoctor.bars import VramBar, vram_bar_of
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, Function, RefusedSize
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
 from hostdoctor.view import View
 
@@ -38,6 +38,8 @@ def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
     if bar.refused is not None:
         return _found_no_space(gpu, bar, bar.refused, evidence)
     if isinstance(bar.largest_bytes, Unknown):
+        if bar.is_small and gpu.vendor == ATI and (windows := _windows_below_4_gib(host, gpu)):
+            return _no_window_above_4_gib(gpu, bar, (*evidence, *windows))
         return _size_choice_unknown(gpu, bar, bar.largest_bytes, evidence)
     largest = bar.largest_bytes
     offered = (Evidence(gpu.source(f"resource{bar.index}_resize"), f"up to {wording.size(largest)}"),)
@@ -63,6 +65,31 @@ def _size_choice_unknown(gpu: Function, bar: VramBar, why: Unknown, evidence: tu
     memory = "" if isinstance(bar.vram_bytes, Unknown) else f", the GPU has {wording.size(bar.vram_bytes[0])} or so"
     title = f"BAR{bar.index} is {wording.size(bar.size_bytes)}{memory}; what sizes it can take is not known"
     return Finding(ID, "unknown", (gpu.address,), title, f"{why.reason}.", evidence=evidence, help=why.help)
+
+
+def _windows_below_4_gib(host: Host, gpu: Function) -> tuple[Evidence, ...]:
+    """The windows of a GPU's root bus (of all, where that is not known) if they are known and none lies above 4 GiB."""
+    apertures = known(host.memory_map.apertures, ())
+    own = [each for each in apertures if isinstance(gpu.root, Unknown) or each.root == gpu.root]
+    if any(each.end >> 32 for each in own):
+        return ()
+    return tuple(Evidence(each.source, f"{each.start:x}-{each.end:x} PCI Bus {each.root}") for each in own)
+
+
+def _no_window_above_4_gib(gpu: Function, bar: VramBar, evidence: tuple[Evidence, ...]) -> Finding:
+    return Finding(
+        ID,
+        "warning",
+        (gpu.address,),
+        f"BAR{bar.index} is {wording.size(bar.size_bytes)}, and there is no window above 4 GiB that a larger one could lie in",
+        "Without such a window amdgpu does not try to enlarge the BAR. So the host and other GPUs reach the GPU's memory "
+        f"through a small window{_NO_P2P}. What sizes the card offers is not in this evidence.",
+        "likely",
+        evidence,
+        Cost("host access to GPU memory in pieces, and no P2P to it"),
+        ("firmware-above-4g-decoding", "firmware-resizable-bar"),
+        'in the firmware, switch on "Above 4G Decoding"',
+    )
 
 
 def _found_no_space(gpu: Function, bar: VramBar, refused: RefusedSize, evidence: tuple[Evidence, ...]) -> Finding:
@@ -106,7 +133,8 @@ CHECK = Check(
     why="amdgpu allows P2P only to a GPU all of whose memory shows in its BAR, and host access is faster that way.",
     decides="Ok where the BAR holds all memory (a 24 GiB card then has a BAR of 32 GiB: sizes are powers of two). A "
     "warning where it is smaller and the card offers more, or where the kernel's log says that the driver wanted to make it "
-    "larger and found no space; info where it is the largest the card offers.",
+    "larger and found no space, or an AMD GPU's root bus has no window above 4 GiB; info where it is the largest the card "
+    "offers.",
     sources=(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_resize_fb_bar, amdgpu_gmc.c",
         "PCI Express Base Specification 6.0, 7.8.6 Resizable BAR Extended Capability",

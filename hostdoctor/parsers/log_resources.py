@@ -75,6 +75,10 @@ _HOST_BRIDGE = re.compile(rf"(?:\S{{1,60}} \S{{1,60}}: )?PCI host bridge to bus 
 _ROOT_RESOURCE = re.compile(rf"pci_bus {_ROOT}: (?:root bus resource|resource \d{{1,3}}) (?:{_RANGE}|{_BUSES})")
 _NODE = re.compile(rf"pci_bus {_ROOT}: on NUMA node (?P<node>\d{{1,4}})$")
 
+_PROBE_FAILED = re.compile(
+    rf"(?:[\w-]{{1,40}}: probe of (?P<of>{_ADDRESS})|[\w-]{{1,40}} (?P<by>{_ADDRESS}): probe with driver \S{{1,40}}) failed"
+)
+
 _MODESETTING = re.compile(
     r"initializing kernel modesetting \((?P<chip>[\w -]{1,40}?) 0x(?P<vendor>[0-9A-Fa-f]{4}):0x(?P<device>[0-9A-Fa-f]{4})"
 )
@@ -190,7 +194,7 @@ class SaidFunction(msgspec.Struct, frozen=True):
         vendor, device, class_code: 0 where the log does not list it; `listed` tells.
         port_type: the device/port type, in later kernels' words; None otherwise.
         is_bridge: a PCI-to-PCI bridge, by its header or by what else is said of it.
-        driver: the last driver that spoke of it, or empty.
+        driver: the last driver that spoke of it, or empty; driver_failed: its probe failed, and it said nothing since.
         bars: those with a last word.
         windows: those that are open, refused: those the kernel found no space for.
         secondary_bus: the bus below it; None where it is not told.
@@ -209,6 +213,7 @@ class SaidFunction(msgspec.Struct, frozen=True):
     port_type: int | None = None
     is_bridge: bool = False
     driver: str = ""
+    driver_failed: bool = False
     bars: tuple[SaidBar, ...] = ()
     windows: tuple[SaidWindow, ...] = ()
     refused: tuple[SaidWindow, ...] = ()
@@ -322,6 +327,7 @@ class _Function:
         self.port_type: int | None = None
         self.is_bridge = self.discrete = self.enumerated = False
         self.driver = ""
+        self.driver_failed = False
         self.bars: dict[int, _Bar] = {}
         self.windows: dict[str, SaidWindow] = {}
         self.refused: dict[str, SaidWindow] = {}
@@ -373,6 +379,7 @@ class _Function:
             port_type=self.port_type,
             is_bridge=self.is_bridge,
             driver=self.driver,
+            driver_failed=self.driver_failed,
             bars=tuple(bar for bar in bars if bar is not None),
             windows=tuple(self.windows.values()),
             refused=tuple(self.refused.values()),
@@ -421,6 +428,14 @@ class _Reader:
         elif "bus " in text:
             self._of_bus(text, line)
         self.gpus.take(text, line, speaker)
+        if speaker and speaker["driver"] not in _NOBODY:
+            self._bound(speaker["address"], True)
+        if "failed" in text and (match := _PROBE_FAILED.match(text)):
+            self._bound(match["of"] or match["by"], False)
+
+    def _bound(self, address: str, is_so: bool) -> None:
+        if (function := self.functions.get(address)) is not None:
+            function.driver_failed = not is_so
 
     def told(self) -> LogResources:
         roots = {bus: root.told() for bus, root in self.roots.items()}

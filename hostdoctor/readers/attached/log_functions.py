@@ -142,7 +142,7 @@ def _function(tree: _Tree, said: SaidFunction) -> Function:
         vendor=vendor,
         device=said.device,
         class_code=class_code,
-        driver=said.driver or NOT_TOLD,
+        driver=NOT_TOLD if said.driver_failed or not said.driver else said.driver,
         parent=tree.parent(said),
         root=root,
         bars=_bars(tree, said, vendor, class_code),

@@ -326,6 +326,16 @@ def test_intel_wanted_a_larger_bar():
     assert not other.refused_sizes
 
 
+@pytest.mark.parametrize(
+    "failed",
+    [f"nvidia {GPU}: probe with driver nvidia failed with error -22", f"nvidia: probe of {GPU} failed with error -1"],
+)
+def test_a_driver_whose_probe_failed(failed):
+    spoke = f"nvidia {GPU}: enabling device (0000 -> 0003)"
+    assert (function(spoke, failed).driver, function(spoke, failed).driver_failed) == ("nvidia", True)
+    assert function(failed, spoke).driver_failed is False
+
+
 def test_only_the_last_boot_counts():
     found = said(
         f"[    0.600000] pci {GPU}: BAR 1: no space for [mem size 0x400000000 64bit pref]",

@@ -170,6 +170,27 @@ def test_amdgpus_word_on_memory(judge):
     assert small.gpu_facts["0000:0c:00.0"].visible_vram_bytes == 256 * MIB
 
 
+def test_no_window_above_4_gib_for_a_radeons_memory(judge, build):
+    text = (
+        "PCI host bridge to bus 0000:00\n"
+        "pci_bus 0000:00: root bus resource [mem 0xc0000000-0xfec2ffff window]\n"
+        "pci 0000:00:03.1: [1022:1453] type 01 class 0x060400\n"
+        "pci 0000:00:03.1: PCI bridge to [bus 0c]\n"
+        "pci 0000:0c:00.0: [1002:67df] type 00 class 0x030000\n"
+        "pci 0000:0c:00.0: reg 0x10: [mem 0xe0000000-0xefffffff 64bit pref]\n"
+        "amdgpu 0000:0c:00.0: VRAM: 8192M 0x000000F400000000 - 0x000000F5FFFFFFFF (8192M used)\n"
+        "[drm] Detected VRAM RAM=8192M, BAR=256M\n"
+    )
+    [finding] = judge("bar-size", host_of(text))
+    assert (finding.outcome, finding.confidence) == ("warning", "likely")
+    assert "256 MiB" in finding.title
+    assert "dmesg.txt:2" in build.text(finding)
+    above = text.replace(
+        "pci 0000:00:03.1: PCI", "pci_bus 0000:00: root bus resource [mem 0x4000000000-0x7fffffffff]\npci 0000:00:03.1: PCI"
+    )
+    assert [each.outcome for each in judge("bar-size", host_of(above))] == ["unknown"]
+
+
 def test_memory_lines_without_a_name_count_where_each_gpu_has_one(build):
     host = build.host(build.navi_card(0x03, below=None), build.navi_card(0x43, below=None))
     line = "[drm] Detected VRAM RAM=30704M, BAR=32768M\n"
