@@ -208,22 +208,6 @@ class BootLink(msgspec.Struct, frozen=True):
     source: str
 
 
-class PayloadMismatch(msgspec.Struct, frozen=True):
-    """A payload size that a function could not take over from its port, as the kernel's log has it.
-
-    Attributes:
-        port_bytes: what the port above is set to.
-        own_bytes: what the function has; Unknown where the log does not tell.
-        port: that port, or empty where the log does not name it.
-        source: where it stands.
-    """
-
-    port_bytes: int
-    own_bytes: int | Unknown
-    port: str
-    source: str
-
-
 class Host(msgspec.Struct, frozen=True):
     """All facts of one host."""
 
@@ -247,7 +231,6 @@ class Host(msgspec.Struct, frozen=True):
     lacking_functions: tuple[str, ...] = ()  # listed by the kernel, but their folders are not in the evidence
     log: KernelLog | None = None  # None where no log is at hand
     boot_links: Mapping[str, BootLink] = {}  # by function, from the kernel's log
-    payload_mismatches: Mapping[str, PayloadMismatch] = {}  # by function, from the kernel's log
     runs: tuple[Run, ...] = ()  # recorded measurements
     pair_words: tuple[PairWord, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()

@@ -57,7 +57,7 @@ FORMATS: tuple[Format, ...] = (
     Format("kernel-log", "line", rf"{_BEFORE}(?:[^\W\d]{{1,6}}\.? )?{_DATED} {_PROGRAM}"),
     Format("kernel-log", "line", rf"[ \t]{{0,8}}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
     Format("kernel-log", "line", r"\d{1,3},\d{1,12},\d{1,16},[^;]{1,80};"),  # /dev/kmsg
-    Format("kernel-log", "line", rf"[ \t]{{0,24}}(?:{_DRIVER}|{_SUBSYSTEM})"),
+    Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:{_DRIVER}|{_SUBSYSTEM})"),
     Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
     Format("lspci", "indented", rf"{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )[A-Z\"(].*: \S", rf"{_HEX_DUMP}"),

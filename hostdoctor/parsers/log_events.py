@@ -47,6 +47,8 @@ _SUPPRESSED_KINDS = (
     ("gmc_v", "gpu-page-fault"),
     ("amdgpu_vm", "gpu-page-fault"),
 )
+# Whose words a speaker's are where no driver stands before an address.
+_DRIVER_OF = {"nvrm": "nvidia", "nvidia": "nvidia", "amdgpu": "amdgpu", "kfd kfd": "amdgpu"}
 _SEVERITIES = {"corrected": "aer-corrected", "recoverable": "aer-nonfatal", "fatal": "aer-fatal"}
 _GONE = frozenset({"lost", "inaccessible"})
 _OFF_THE_BUS = "79"
@@ -203,8 +205,8 @@ class _Collector:
             address = self._named[0] if message.line <= self._named[1] + _FOLLOWS_LINES else ""
         if said.speaker == "nvrm" and named:
             self._named = (named, message.line)
-        if said.driver:
-            details["driver"] = said.driver
+        if driver := said.driver or _DRIVER_OF.get(said.speaker, ""):
+            details["driver"] = driver
         if rule.adds_to:
             self._add(rule, address, details)
         elif rule.kind.startswith("cper-"):

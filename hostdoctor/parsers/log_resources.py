@@ -4,7 +4,7 @@ Kernels before 6.8 write "BAR 1: assigned [mem ...]", later ones and stable seri
 "BAR 1 [mem ...]: assigned"; both are read alike. Of several statements about one thing the last counts: a BAR that found
 no space and was assigned afterwards has its place.
 
-Sources: Linux drivers/pci/probe.c (pci_setup_device, pci_read_bridge_windows, pci_register_host_bridge, pci_configure_mps),
+Sources: Linux drivers/pci/probe.c (pci_setup_device, pci_read_bridge_windows, pci_register_host_bridge),
 setup-res.c (pci_assign_resource, pci_claim_resource, pci_release_resource, pci_enable_resources), setup-bus.c, pci.c
 (__pcie_print_link_status, pci_resource_name), lib/vsprintf.c (resource_string); amdgpu_device.c amdgpu_device_resize_fb_bar,
 amdgpu_object.c, amdgpu_gmc.c; kfd_device.c; xe_vram.c, intel_region_lmem.c; NVIDIA open-gpu-kernel-modules
@@ -65,11 +65,6 @@ _LINK = re.compile(
     r"(?:, limited by (?P<speed>[\d.]{1,6}) GT/s(?: PCIe)? x(?P<width>\d{1,2}) "
     rf"link at (?P<at>{_ADDRESS}))? \((?:capable of (?P<capable>\d{{1,6}}\.\d{{1,3}}) Gb/s with )?"
     r"(?P<best_speed>[\d.]{1,6}) GT/s(?: PCIe)? x(?P<best_width>\d{1,2}) link\)"
-)
-_PAYLOADS: tuple[tuple[re.Pattern[str], bool], ...] = (
-    (re.compile(r"can't set Max Payload Size to (?P<port>\d{3,4})(?!\d)"), True),
-    (re.compile(rf"Max Payload Size (?P<own>\d{{3,4}}), but upstream (?P<upper>{_ADDRESS}) set to (?P<port>\d{{3,4}})"), True),
-    (re.compile(r"Max Payload Size set to +(?P<own>\d{3,4})"), False),
 )
 _HOST_BRIDGE = re.compile(rf"(?:\S{{1,60}} \S{{1,60}}: )?PCI host bridge to bus {_ROOT}")
 _ROOT_RESOURCE = re.compile(rf"pci_bus {_ROOT}: (?:root bus resource|resource \d{{1,3}}) (?:{_RANGE}|{_BUSES})")
@@ -171,21 +166,6 @@ class SaidLink(msgspec.Struct, frozen=True):
     line: int
 
 
-class SaidPayload(msgspec.Struct, frozen=True):
-    """A payload size that a function could not take over from its port, or that differs from its port's.
-
-    Attributes:
-        port_bytes: what the port above is set to.
-        own_bytes: what the function has, where the log tells it.
-        port: that port, where the log names it.
-    """
-
-    port_bytes: int
-    own_bytes: int | None
-    port: str
-    line: int
-
-
 class SaidFunction(msgspec.Struct, frozen=True):
     """What the log says of one function.
 
@@ -220,7 +200,6 @@ class SaidFunction(msgspec.Struct, frozen=True):
     secondary_bus: int | None = None
     refused_sizes: tuple[SaidSize, ...] = ()
     link: SaidLink | None = None
-    payload: SaidPayload | None = None
     vram_bytes: int | None = None
     bar_bytes: int | None = None
     memory_line: int = 0
@@ -334,7 +313,6 @@ class _Function:
         self.secondary_bus: int | None = None
         self.refused_sizes: dict[int, SaidSize] = {}
         self.link: SaidLink | None = None
-        self.payload: SaidPayload | None = None
         self.vram_bytes: int | None = None
         self.bar_bytes: int | None = None
         self.memory_line = 0
@@ -386,7 +364,6 @@ class _Function:
             secondary_bus=self.secondary_bus,
             refused_sizes=tuple(self.refused_sizes.values()),
             link=self.link,
-            payload=self.payload,
             vram_bytes=self.vram_bytes,
             bar_bytes=self.bar_bytes,
             memory_line=self.memory_line,
@@ -477,8 +454,6 @@ class _Reader:
                 self.old_wording |= pattern in (_OLD, _OLD_SIZED, _OLD_CLAIM, _REGISTER)
                 use(function, match, line)
                 return
-        if "Max Payload Size" in said:
-            _payload(known or self.function(address, line), said, line)
 
 
 # --- what lines about a function mean ---------------------------------------------------------------------------------
@@ -618,15 +593,6 @@ def _link(function: _Function, match: re.Match[str], line: int) -> None:
         best_gbs=float(match["capable"]) / 8 if match["capable"] else gbs,
         line=line,
     )
-
-
-def _payload(function: _Function, said: str, line: int) -> None:
-    for pattern, differs in _PAYLOADS:
-        if match := pattern.match(said):
-            groups = match.groupdict()
-            own = int(groups["own"]) if groups.get("own") else None
-            function.payload = SaidPayload(int(match["port"]), own, groups.get("upper") or "", line) if differs else None
-            return
 
 
 _STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[_Function, re.Match[str], int], None]], ...] = (

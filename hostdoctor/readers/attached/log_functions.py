@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.host import Aperture, BootLink, Host, KernelVersion, MemoryMap, PayloadMismatch
+from hostdoctor.facts.host import Aperture, BootLink, Host, KernelVersion, MemoryMap
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Bar, Function, GpuFacts, Link, RefusedSize, RefusedWindow, Window
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.kernel_log import Log, read_logs
@@ -51,7 +51,6 @@ def _with_log(host: Host, log: Log, said: LogResources) -> Host:
         host,
         gpu_facts=_gpu_facts(host, log, named, _unnamed_memory(host, log, said)),
         boot_links={**_boot_links(log, named), **host.boot_links},
-        payload_mismatches={**_payloads(log, named), **host.payload_mismatches},
         memory_map=_memory_map(host, log, said),
         boot=msgspec.structs.replace(host.boot, older_than=_NEW_WORDING) if said.old_wording else host.boot,
     )
@@ -286,19 +285,6 @@ def _boot_links(log: Log, named: Mapping[str, SaidFunction]) -> dict[str, BootLi
         )
         for address, said in named.items()
         if (link := said.link) is not None
-    }
-
-
-def _payloads(log: Log, named: Mapping[str, SaidFunction]) -> dict[str, PayloadMismatch]:
-    return {
-        address: PayloadMismatch(
-            port_bytes=each.port_bytes,
-            own_bytes=NOT_TOLD if each.own_bytes is None else each.own_bytes,
-            port=each.port,
-            source=f"{log.source}:{each.line}",
-        )
-        for address, said in named.items()
-        if (each := said.payload) is not None
     }
 
 

@@ -258,15 +258,6 @@ def test_the_link_at_the_boot(text, link):
     assert (found.best_speed_gts, found.best_width, found.best_gbs) == pytest.approx(link[4:])
 
 
-def test_payload_sizes():
-    refused = function(f'pci {GPU}: can\'t set Max Payload Size to 256; if necessary, use "pci=pcie_bus_safe" and report a bug')
-    assert (refused.payload.port_bytes, refused.payload.own_bytes) == (256, None)
-    differ = f"pci {GPU}: Max Payload Size 128, but upstream {PORT} set to 512; if necessary, use"
-    found = function(differ).payload
-    assert (found.own_bytes, found.port_bytes, found.port) == (128, 512, PORT)
-    assert function(differ, f"pci {GPU}: Max Payload Size set to 512 (was 128, max 512)").payload is None
-
-
 def test_amdgpus_memory_belongs_to_the_gpu_last_spoken_of():
     found = said(
         "[drm] initializing kernel modesetting (VEGA10 0x1002:0x6863 0x1002:0x6B76 0x00).",

@@ -254,7 +254,7 @@ def test_a_driver_of_the_past_is_no_driver_now(one_gpu):
     assert after.functions["0000:65:00.0"].driver is None
 
 
-# --- links and payload ------------------------------------------------------------------------------------------------
+# --- links ------------------------------------------------------------------------------------------------------------
 
 SLOW = (
     "pci 0000:65:00.0: 32.000 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x16 link at 0000:64:00.0 "
@@ -299,23 +299,6 @@ def test_bandwidth_notices_of_others_are_not_the_gpus():
         "pci 0000:0d:00.0: [1002:731f] type 00 class 0x030000\n"
     )
     assert set(host.boot_links) == {"0000:07:00.0"}
-
-
-def test_a_payload_size_that_could_not_be_set(build, judge):
-    host = host_of(
-        "pci 0000:02:00.0: [10ec:8168] type 00 class 0x020000\n"
-        'pci 0000:02:00.0: can\'t set Max Payload Size to 256; if necessary, use "pci=pcie_bus_safe" and report a bug\n'
-        "pci 0000:00:13.1: PCI bridge to [bus 02]\n"
-    )
-    [finding] = judge("payload-size", host)
-    assert (finding.outcome, finding.subject, finding.confidence) == ("warning", ("0000:02:00.0",), "likely")
-    assert "0000:00:13.1" in finding.title
-    assert finding.evidence[0].source == "dmesg.txt:2"
-
-
-def test_payload_sizes_of_config_space_count_for_more(build, judge, one_gpu):
-    log = 'pci 0000:65:00.0: can\'t set Max Payload Size to 256; if necessary, use "pci=pcie_bus_safe"\n'
-    assert {each.outcome for each in judge("payload-size", beside(one_gpu(), log))} == {"ok"}
 
 
 # --- reach ------------------------------------------------------------------------------------------------------------
