@@ -26,6 +26,7 @@ _UNLISTED = Unknown("the kernel's log here does not list what is above it")
 
 _VENDORS = {"amdgpu": ATI, "radeon": ATI, "nvidia": NVIDIA, "nouveau": NVIDIA, "xe": INTEL, "i915": INTEL}
 _MEMORY_BARS = {ATI: (0,), NVIDIA: (1, 2), INTEL: (2,)}
+_PORTS_OF_A_CARD = 2  # of the switch that a card carries
 _BRIDGE, _GPU = 0x060400, 0x030000
 # Classes whose BARs the kernel leaves as they are: unclassified, host bridges, interrupt controllers (setup-bus.c).
 _NEVER_ASSIGNED = (0x0000, 0x0600, 0x0800)
@@ -50,7 +51,7 @@ def _with_log(host: Host, log: Log, said: LogResources) -> Host:
     return msgspec.structs.replace(
         host,
         gpu_facts=_gpu_facts(host, log, named, _unnamed_memory(host, log, said)),
-        boot_links={**_boot_links(log, named), **host.boot_links},
+        boot_links={**_with_cards(after, _boot_links(log, named)), **host.boot_links},
         memory_map=_memory_map(host, log, said),
         boot=msgspec.structs.replace(host.boot, older_than=_NEW_WORDING) if said.old_wording else host.boot,
     )
@@ -286,6 +287,23 @@ def _boot_links(log: Log, named: Mapping[str, SaidFunction]) -> dict[str, BootLi
         for address, said in named.items()
         if (link := said.link) is not None
     }
+
+
+def _with_cards(functions: Mapping[str, Function], links: dict[str, BootLink]) -> dict[str, BootLink]:
+    """With what is said of a card's own switch said of its GPU too, of which an older log says nothing by itself."""
+    found = dict(links)
+    for address, function in functions.items():
+        parent = function.parent
+        for _ in range(_PORTS_OF_A_CARD):
+            if address in found or not isinstance(parent, str) or parent not in functions:
+                break
+            port = functions[parent]
+            if function.base_class not in (0x03, 0x12) or not knowledge.on_board_role(port.id):
+                break
+            if parent in links:
+                found[address] = links[parent]
+            parent = port.parent
+    return found
 
 
 def _memory_map(host: Host, log: Log, said: LogResources) -> MemoryMap:
