@@ -62,8 +62,9 @@ def _concerned(view: View, event: LogEvent) -> tuple[str, ...]:
     if event.address:
         return () if logged.is_integrated(view, event.address) else (event.address,)
     vendor = ATI if event.kind.startswith(("kfd-", "amdgpu-")) else NVIDIA
-    ids = [":".join(part.rjust(4, "0") for part in id_.split(":")) for id_ in event.details.get("id", "").split(", ")]
-    gpus = [gpu.address for gpu in view.gpus if gpu.vendor == vendor and (not ids[0] or gpu.id in ids)]
+    named = event.details.get("id", "")
+    ids = [":".join(part.rjust(4, "0") for part in id_.split(":")) for id_ in named.split(", ")]
+    gpus = [gpu.address for gpu in view.gpus if gpu.vendor == vendor and (not named or gpu.id in ids)]
     if event.kind in _OF_ALL or len(gpus) == 1:
         return tuple(gpus) or ("",)
     return ("",)

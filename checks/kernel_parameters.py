@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from hostdoctor import knowledge, logged, wording
 from hostdoctor.facts.host import Cpu, Parameter
 from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.view import View
 
 ID = "kernel-parameters"
@@ -310,8 +313,15 @@ def _by_the_kernel(view: View, found: list[Finding]) -> list[Finding]:
     for event in logged.of_last_boot(log, "unknown-parameters", "unknown-option", "unknown-module-parameter"):
         for text in _called_unknown(event, names):
             if text not in spoken_of and text.partition("=")[0] not in spoken_of:
-                new.setdefault(text, _unknown_to_the_kernel(text, event))
+                new.setdefault(text, _ruled(view, text, event) or _unknown_to_the_kernel(text, event))
     return list(new.values())
+
+
+def _ruled(view: View, text: str, event: LogEvent) -> Finding | None:
+    """What the rules say of a parameter that only the log names, as without the command line."""
+    parameters = parse_command_line(text)[0]
+    by_rule = next(iter((*_by_rule(view, list(_elements(parameters))), *_slips(parameters))), None)
+    return by_rule and msgspec.structs.replace(by_rule, evidence=logged.evidence([event]))
 
 
 def _called_unknown(event: LogEvent, names: Mapping[str, bool]) -> list[str]:
@@ -322,8 +332,12 @@ def _called_unknown(event: LogEvent, names: Mapping[str, bool]) -> list[str]:
     if event.kind == "unknown-option":
         parameter = next((name for start, name in _OPTIONS_OF if event.text.startswith(start)), "intel_iommu")
         return [f"{parameter}={option}" for option in event.details.get("option", "").split(", ") if option]
-    tokens = event.details.get("parameters", "").split()
-    return [token for token in tokens if token.partition("=")[0].replace("-", "_") in names]
+    tokens = event.details.get("parameters", "").replace(", ", " ").split()
+    return [token for token in tokens if _is_of_this_field(token.partition("=")[0].replace("-", "_"), names)]
+
+
+def _is_of_this_field(key: str, names: Mapping[str, bool]) -> bool:
+    return key in names or any(slips and _one_slip(key, name) for name, slips in names.items())
 
 
 def _unknown_to_the_kernel(text: str, event: LogEvent) -> Finding:

@@ -10,7 +10,6 @@ from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Evidence
 from hostdoctor.names import class_name
-from hostdoctor.parsers.log_events import GPU_DRIVERS
 from hostdoctor.topology import is_gpu_class
 from hostdoctor.view import View
 
@@ -18,6 +17,8 @@ NO_LOG = Unknown("no kernel log in this evidence", "attach the output of dmesg")
 NOT_FROM_BOOT = Unknown("the kernel log here does not begin with the boot", "attach the whole output of dmesg")
 EARLIER = " That was in an earlier boot of this log."
 
+# Drivers that speak for GPUs alone.
+GPU_DRIVERS = frozenset({"nvidia", "amdgpu", "radeon", "nouveau", "i915", "xe"})
 # Messages that only the driver of a GPU writes.
 _OF_GPUS = ("xid", "nvidia-", "gpu-", "ring-", "ras-", "amdgpu-", "smu-")
 _SHOWN_AT_MOST = 4

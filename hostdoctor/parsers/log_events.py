@@ -17,9 +17,6 @@ from hostdoctor.facts.log import LogEvent
 from hostdoctor.parsers.addresses import address_of
 from hostdoctor.parsers.kernel_log import Log, Message
 
-# Drivers that speak for GPUs alone.
-GPU_DRIVERS = frozenset({"nvidia", "amdgpu", "radeon", "nouveau", "i915", "xe"})
-
 _LONGEST_TEXT = 300
 _LONGEST_MESSAGE = 4096
 _MOST_EVENTS = 5000  # of one log; each kind and function is one
@@ -35,7 +32,9 @@ _DEVICE = re.compile(
 _DRM = re.compile(r"\[drm(?::[^\]\s]{1,80}(?: \[\w{1,32}\])?)?\] ?(?:\*ERROR\* ?)?")
 _WORD = re.compile(r"(?P<word>[A-Za-z][\w-]{1,31}(?: kfd)?)(?: [\w.-]{1,40})?: ?")
 _HARDWARE_ERROR = re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]: ?")
-_PREFIXES = re.compile(r"(?:(?:amdgpu|nvidia|iommu ivhd\d+|\*ERROR\*|GT\d): ?|\[drm(?::[^\]]{1,80})?\] ?|\*ERROR\* ?| +)*")
+_PREFIXES = re.compile(
+    r"(?:(?:amdgpu|nvidia|iommu ivhd\d+|\*ERROR\*|GT\d): ?|\[drm(?::[^\]\s]{1,80}(?: \[\w{1,32}\])?)?\] ?|\*ERROR\* ?| +)*"
+)
 _SUPPRESSED = re.compile(r"(?P<function>\w{3,64}): (?P<number>\d{1,9}) callbacks suppressed")
 # Which events a function of the kernel had suppressed.
 _SUPPRESSED_KINDS = (

@@ -31,7 +31,7 @@ HEALTHY = (
 
 
 def host_of(text, name="dmesg.txt"):
-    pasted = Pasted(Attached((Attachment(name, "", text.encode()),), ()), (name,))
+    pasted = Pasted(Attached((Attachment(name, "", text),), ()), (name,))
     return read_attached(pasted, None, 10.0, False)
 
 
