@@ -47,6 +47,7 @@ _DRIVER = r"[a-z][\w-]{1,24} [0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?::[\
 _SUBSYSTEM = (
     r"(?:NVRM|AMD-Vi|DMAR(?:-IR)?|\[drm(?::\w+)?(?: \[\w+\])?\]|kfd(?: kfd)?|amdgpu|nouveau|nvidia(?:-\w+)?|iommu|DMI|smpboot"
     r"|pci_bus [0-9a-f:]{7,13}|arm-smmu\S* \S+|pciehp \S+|Hypervisor detected|(?:Kernel c|C)ommand line): ?\S"
+    r"|\[drm(?::\w+)?\] \S|PCI host bridge to bus "
     r"|nvidia-nvswitch\d+: |Unknown kernel command line parameters |\{\d+\}\[Hardware Error\]: |pcieport \S+: "
 )
 
