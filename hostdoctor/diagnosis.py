@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome
+from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome, without_pci
 from hostdoctor.registry import Broken
 from hostdoctor.view import View
 
@@ -41,8 +41,7 @@ def _run(view: View, check: Check | Broken) -> list[Finding]:
         return [Finding(check.id, "not-applicable", (), "not judged in a guest")]
     functions = view.host.functions
     if check.needs_pci and isinstance(functions, Unknown):
-        title = f"there are no PCI functions to look at: {functions.reason}"
-        return [Finding(check.id, "unknown", (), title, help=functions.help)]
+        return [without_pci(check.id, functions)]
     try:
         found = [_checked(each) for each in check.judge(view)]
     except KeyboardInterrupt:
