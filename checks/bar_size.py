@@ -8,7 +8,7 @@ from hostdoctor import drivers, wording
 from hostdoctor.bars import VramBar, vram_bar_of
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import Function
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import ASLEEP, Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, Outcome, unjudged
 from hostdoctor.view import View
 
@@ -59,7 +59,7 @@ def _size_choice_unknown(gpu: Function, bar: VramBar, why: Unknown, evidence: tu
     memory = "" if isinstance(bar.vram_bytes, Unknown) else f", the GPU has {wording.size(bar.vram_bytes[0])} or so"
     title = f"BAR{bar.index} is {wording.size(bar.size_bytes)}{memory}; what sizes it can take is not known"
     # That it is small is a fact worth knowing; whether that can be changed stays open, and of a sleeping card it is found out.
-    outcome: Outcome = "info" if bar.is_small and not gpu.asleep else "unknown"
+    outcome: Outcome = "info" if bar.is_small and why != ASLEEP else "unknown"
     return Finding(ID, outcome, (gpu.address,), title, f"{why.reason}.", evidence=evidence, help=why.help)
 
 

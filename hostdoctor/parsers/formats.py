@@ -50,7 +50,7 @@ FORMATS: tuple[Format, ...] = (
     Format("lspci", "indented", rf"\s*{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )(?:3D |[A-Z\"(]).*: \S", rf"{_HEX_DUMP}"),
     Format("lspci", "indented", rf"\s*{_ADDRESS} (?:Class )?[0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
     Format("lspci-fields", "indented", _LSPCI_LINE),
-    Format("lspci-tree", "indented", r"-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
+    Format("lspci-tree", "indented", r"\s*-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
     Format("lspci-machine", "line", rf'{_ADDRESS} "[^"]*" "[^"]*" "'),
     Format("lspci-records", "block", rf"(?:Slot|Device):\s+{_ADDRESS}\s*$"),
     Format("sysfs-listing", "line", r"/sys/(?:bus/pci|devices|class/drm|class/kfd|module)/\S+:"),

@@ -26,6 +26,7 @@ _HEX_ROW = re.compile(r"(?:[0-9a-f]{2} ){0,15}[0-9a-f]{2}\s*$")
 _HEX_OFFSET = re.compile(r"[0-9a-f]{2,3}:")
 _CUT = re.compile(r"\W*(?:\.\.\.|…|--\s*$|snip\b|truncated\b|cut\b|omitted\b|\d+ lines\b)", re.IGNORECASE)
 _LONGEST_FIELD = 40  # lines
+_MOST_BARS = 6
 
 
 class Body:
@@ -36,11 +37,11 @@ class Body:
         sections: the headings of capabilities that matter, by their short name ("express").
         regions: BARs, each with its indentation.
         windows: lines "... behind bridge: ...".
-        resizable: lines "0: current size: ..." of the Physical Resizable BAR capability.
+        resizable: lines "0: current size: ..." of the Physical Resizable BAR capability, with those that continue them.
         dump: rows of the hex dump, by their offset.
         power: "D0" and so on, or empty.
-        has_capabilities: whether any heading of a capability is shown.
-        has_extended: whether one of them lies beyond 256 bytes.
+        has_capabilities: whether any heading of a capability within 256 bytes is shown.
+        has_extended: whether one beyond them is.
         denied: whether lspci was not allowed to read the capabilities.
         header_7f: whether lspci stumbled over an unknown type of header.
         cut: whether something shows that lines are missing.
@@ -57,7 +58,7 @@ class Body:
         self.sections: dict[str, str] = {}
         self.regions: list[tuple[int, str]] = []
         self.windows: list[str] = []
-        self.resizable: list[str] = []
+        self.resizable: list[list[str]] = []
         self.dump: dict[int, bytes] = {}
         self.power = self.section = ""
         self.has_capabilities = self.has_extended = self.denied = self.header_7f = self.cut = False
@@ -66,11 +67,6 @@ class Body:
         """A field with all its lines; empty where it is not shown."""
         lines = self.fields.get(name)
         return " ".join(lines) if lines else ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing below the header."""
-        return not (self.fields or self.sections or self.regions or self.windows or self.dump or self.denied or self.header_7f)
 
     @property
     def is_whole_of(self) -> int:
@@ -101,8 +97,7 @@ def read_body(lines: Sequence[str], start: int, end: int) -> Body:
             if name not in fields:
                 current = fields[name] = words[1:]
         elif (taker := taker_of(word)) is not None:
-            current = None
-            taker(body, words[1] if len(words) == 2 else "", line)
+            current = taker(body, words[1] if len(words) == 2 else "", line)
         elif word[-1] == ":":
             current = None
             if len(word) <= 4 and len(words) == 2:
@@ -127,8 +122,10 @@ def _capability(body: Body, rest: str, _line: str) -> None:
     heading = _HEADING.match(rest)
     if heading is None:
         return
-    body.has_capabilities = True
-    body.has_extended |= len(heading[1]) > 2  # beyond 256 bytes
+    if len(heading[1]) > 2:
+        body.has_extended = True
+    else:
+        body.has_capabilities = True
     if known := _SECTION.match(heading[2]):
         body.section = _SECTIONS[known[0]]
         body.sections.setdefault(body.section, heading[2])
@@ -160,9 +157,11 @@ def _memory(body: Body, rest: str, line: str) -> None:
         _region(body, rest, line)
 
 
-def _bar(body: Body, rest: str, _line: str) -> None:
-    if body.section == "rebar":
-        body.resizable.append(rest)
+def _bar(body: Body, rest: str, _line: str) -> list[str] | None:
+    if body.section != "rebar" or len(body.resizable) > _MOST_BARS:
+        return None
+    body.resizable.append([rest])
+    return body.resizable[-1]
 
 
 def _kernel(body: Body, rest: str, _line: str) -> None:
@@ -200,7 +199,7 @@ _FIELDS = (
     "AtomicOpsCtl", "ACSCap", "ACSCtl", "UESta", "CESta", "DpcSta",
 )  # fmt: skip
 _NAMES = {f"{name}:": name for name in _FIELDS}
-_TAKERS: dict[str, Callable[[Body, str, str], None]] = {
+_TAKERS: dict[str, Callable[[Body, str, str], list[str] | None]] = {
     **dict.fromkeys(("Memory", "I/O", "Prefetchable", "Expansion", "[virtual]", "[enhanced]"), _memory),
     "Capabilities:": _capability,
     "Status:": _status,

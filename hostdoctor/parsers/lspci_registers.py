@@ -68,7 +68,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 
 _REBAR = re.compile(r"(\d): current size: (\d{1,3})([MGTPE])B, supported: ([^,]{1,400})")
 _REBAR_SIZE = re.compile(r"(\d{1,3})([MGTPE])B\b")
 _REGION = re.compile(
-    r"(?:Region (\d): )?(?:\[(?:virtual|enhanced)\] )*(?:(Memory|I/O ports)|(Expansion ROM)) at "
+    r"(?:\[virtual\] )?(?:Region (\d): )?(?:\[(?:virtual|enhanced)\] )*(?:(Memory|I/O ports)|(Expansion ROM)) at "
     r"(?:([0-9a-f]{1,16})\b|<\w+>)(?: \((64-bit|[\w -]+), (non-)?prefetchable\))?"
 )
 _SIZE = re.compile(r"\[size=(\d{1,6})([KMGTPE]?)\]")
@@ -119,6 +119,7 @@ def decode(body: Body, context: Context) -> tuple[ConfigFacts | Unknown, Link | 
     return _with_dump(facts, body.config_space, link)
 
 
+_BEHIND_BARS = frozenset(("Bus", "LnkCap", "LnkSta", "ACSCtl", "driver", "modules"))
 _REGISTER_FIELDS = frozenset(("Control", "Status", "Flags", "Bus", "LnkCap", "LnkSta", "DevCap", "DevCtl", "ACSCtl"))
 
 
@@ -151,9 +152,7 @@ def absent(body: Body, context: Context, *names: str) -> Unknown | None:
         return CUT
     if not body.is_whole_of:
         return None if context.shown.intersection(names) else PICKED
-    if body.has_capabilities or body.text("Status").startswith("Cap-"):
-        return None
-    return PICKED if body.text("Status").startswith("Cap+") else None if body.is_whole_of == 1 else PICKED
+    return None if body.has_capabilities or body.text("Status").startswith("Cap-") else PICKED
 
 
 def _absent_extended(body: Body, context: Context, express: Express | Unknown | None, *names: str) -> Unknown | None:
@@ -212,6 +211,8 @@ def _express(body: Body, context: Context, link: Link | Unknown | None) -> Expre
         return PICKED if isinstance(link, Link) else absent(body, context, "express")
     if not body.text("DevCap"):
         return BRIEF if body.is_whole_of == 1 else CUT if not context.has_ended else PICKED
+    if not context.has_ended and body.section == "express":
+        return CUT
     supported, payload = (_MAX_PAYLOAD.search(body.text(name)) for name in ("DevCap", "DevCtl"))
     read = _MAX_READ.search(body.text("DevCtl"))
     port = PORT_TYPES.get(heading[2])
@@ -304,6 +305,8 @@ def _aer(body: Body, context: Context, express: Express | Unknown | None) -> Aer
         return _absent_extended(body, context, express, "aer")
     if "UESta" not in body.fields or "CESta" not in body.fields:
         return _unsaid(body, context)
+    if not context.has_ended and body.section == "aer":
+        return CUT
     return Aer(
         _bits(body.text("UESta"), _UNCORRECTABLE),
         _bits(body.text("CESta"), _CORRECTABLE),
@@ -316,8 +319,10 @@ def _resizable_bars(body: Body, context: Context, express: Express | Unknown | N
     if not body.resizable:
         return OLD if "<?>" in body.sections["rebar"] else _unsaid(body, context)
     found = []
-    for line in body.resizable:
-        match = _REBAR.match(line)
+    if not context.has_ended and body.section == "rebar":
+        return CUT
+    for lines in body.resizable:
+        match = _REBAR.match(" ".join(lines))
         if match is None:
             return CUT
         sizes = tuple(int(number) * _UNITS[unit] for number, unit in _REBAR_SIZE.findall(match[4]))
@@ -348,6 +353,8 @@ def _with_dump(
     dumped = read_config(lambda offset, size: space[offset : offset + size])
     if isinstance(dumped, Unknown):
         return facts, link
+    if dumped.lost:
+        return dumped, dumped.express if isinstance(dumped.express, Unknown) else link
     changes: dict[str, Any] = {
         name: value
         for name in ConfigFacts.__struct_fields__
@@ -373,11 +380,10 @@ def _link_of(express: Express) -> Link:
 
 def bars_of(body: Body, context: Context) -> tuple[Bar, ...] | Unknown:
     """The BARs; -v does not number them, so they are counted, a BAR of 64 bits as two."""
+    if not context.has_ended and not (body.has_capabilities or body.denied or _BEHIND_BARS & body.fields.keys()):
+        return CUT if body.regions or body.is_whole_of else _unseen(context)
     if not body.regions:
-        if not body.is_whole_of:
-            return _unseen(context)
-        reached = body.has_capabilities or body.denied or body.windows or "driver" in body.fields or "Bus" in body.fields
-        return () if context.has_ended or reached else CUT
+        return () if body.is_whole_of else _unseen(context)
     found = list(_bars(body.regions))
     if any(bar.assigned and not bar.size_bytes and bar.kind != "io" for bar in found):
         return Unknown("lspci shows no sizes of the BARs")

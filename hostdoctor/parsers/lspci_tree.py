@@ -46,55 +46,84 @@ class _Bus(msgspec.Struct, frozen=True):
 
 
 def parse_lspci_tree(lines: Sequence[str]) -> tuple[Place, ...]:
-    """The functions of a tree; what does not hang together with the lines above is left out."""
-    buses: list[_Bus] = []
-    places: list[Place] = []
-    for number, line in enumerate(lines):
-        places += _line(number, line, buses)
-    return tuple(places)
+    """The functions of a tree.
+
+    Where lines are missing in the middle, those that are left could hang on a wrong bus: then only lines count that begin
+    at a root bus themselves.
+    """
+    tree = _Tree()
+    places = [(place, tree.begins_at_root) for number, line in enumerate(lines) for place in tree.line(number, line)]
+    return tuple(place for place, begins_at_root in places if tree.is_whole or begins_at_root)
 
 
-def _line(number: int, line: str, buses: list[_Bus]) -> Iterator[Place]:
-    """The functions of one line; `buses` are those that are open, the innermost last, and change with it."""
-    opened: _Bus | None = None
-    last: Place | None = None
-    position = 0
-    for token in _TOKEN.finditer(line):
-        if not _DRAWN.match(line[position : token.start()]):
-            break
-        position = token.end()
-        if token["bus"]:
-            opened = _opened(token, last, buses)
-            if opened is None:
+class _Tree:
+    """What is open while the lines are read.
+
+    Attributes:
+        is_whole: whether every drawn line so far goes on from the line above.
+        begins_at_root: whether the line last read names its root bus.
+    """
+
+    def __init__(self) -> None:
+        self.is_whole = True
+        self.begins_at_root = False
+        self._buses: list[_Bus] = []  # the innermost last
+        self._drawn: list[int] | None = None  # columns where a line goes on downwards
+
+    def line(self, number: int, line: str) -> Iterator[Place]:
+        """The functions of the next line."""
+        opened: _Bus | None = None
+        last: Place | None = None
+        position = 0
+        self.begins_at_root = False
+        for token in _TOKEN.finditer(line):
+            between = line[position : token.start()]
+            if not _DRAWN.match(between):
                 break
-            continue
-        bus = _bus_at(token.start(), opened, buses)
-        if bus is None:
-            break
-        opened = None
-        is_bridge = line.startswith("-[", token.end("device"))
-        text = "" if token["end"] == "-" else line[token.end("device") :].strip()
-        last = Place(number, f"{bus.domain}:{bus.number}:{token['device']}", bus.parent, bus.root, is_bridge, text)
-        yield last
-        if not is_bridge:
-            break
+            self._draw(between, position, last is not None or opened is not None)
+            position = token.end()
+            if token["bus"]:
+                opened = self._opened(token, last)
+                if opened is None:
+                    break
+                continue
+            bus = self._bus_at(token.start(), opened)
+            if bus is None:
+                break
+            opened = None
+            is_bridge = line.startswith("-[", token.end("device"))
+            text = "" if token["end"] == "-" else line[token.end("device") :].strip()
+            last = Place(number, f"{bus.domain}:{bus.number}:{token['device']}", bus.parent, bus.root, is_bridge, text)
+            yield last
+            if not is_bridge:
+                break
 
+    def _draw(self, between: str, offset: int, is_inside: bool) -> None:
+        """Follows the lines that are drawn: each goes on from the line above until a backslash ends it."""
+        found = [(offset + column, sign) for column, sign in enumerate(between) if sign in "|+\\"]
+        if is_inside:
+            self._drawn = [*(self._drawn or []), *(column for column, _ in found)]
+            return
+        if self._drawn is not None and [column for column, _ in found] != self._drawn:
+            self.is_whole = False
+        self.is_whole &= all(sign == "|" for _, sign in found[:-1])
+        self._drawn = [column for column, sign in found if sign != "\\"]
 
-def _opened(token: re.Match[str], last: Place | None, buses: list[_Bus]) -> _Bus | None:
-    """A bus whose functions follow: a root bus, or the one below the function just read. Its column is not known yet."""
-    if last is not None:
-        domain = token["domain"] or last.address.partition(":")[0]
-        return _Bus(-1, domain, token["bus"], last.address, last.root)
-    if not token["domain"]:
-        return None
-    buses.clear()
-    return _Bus(-1, token["domain"], token["bus"], None, f"{token['domain']}:{token['bus']}")
+    def _opened(self, token: re.Match[str], last: Place | None) -> _Bus | None:
+        """A bus whose functions follow: a root bus, or the one below the function just read. Its column is not known yet."""
+        if last is not None:
+            domain = token["domain"] or last.address.partition(":")[0]
+            return _Bus(-1, domain, token["bus"], last.address, last.root)
+        if not token["domain"]:
+            return None
+        self._buses.clear()
+        self.begins_at_root = True
+        return _Bus(-1, token["domain"], token["bus"], None, f"{token['domain']}:{token['bus']}")
 
-
-def _bus_at(column: int, opened: _Bus | None, buses: list[_Bus]) -> _Bus | None:
-    if opened is not None and len(buses) < _DEEPEST:
-        buses.append(msgspec.structs.replace(opened, column=column))
-        return buses[-1]
-    while buses and buses[-1].column > column:
-        buses.pop()
-    return buses[-1] if buses and buses[-1].column == column else None
+    def _bus_at(self, column: int, opened: _Bus | None) -> _Bus | None:
+        if opened is not None and len(self._buses) < _DEEPEST:
+            self._buses.append(msgspec.structs.replace(opened, column=column))
+            return self._buses[-1]
+        while self._buses and self._buses[-1].column > column:
+            self._buses.pop()
+        return self._buses[-1] if self._buses and self._buses[-1].column == column else None

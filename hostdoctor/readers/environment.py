@@ -6,7 +6,7 @@ A guest sees PCI links, bridge windows and an IOMMU that its hypervisor invents,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from hostdoctor import knowledge
 from hostdoctor.evidence import Evidence, Unreadable
@@ -94,13 +94,13 @@ def _signs_of_guest(
         signs.append(("/sys/class/dmi/id/product_name", "Hyper-V Virtual Machine"))
     if firmware.system_vendor == _EC2 and ".metal" not in str(firmware.product_name):
         signs.append(("/sys/class/dmi/id/sys_vendor", _EC2))
-    return signs if isinstance(functions, Unknown) else [*signs, *_signs_of_functions(functions.values(), flag_is_absent)]
+    return signs if isinstance(functions, Unknown) else [*signs, *_signs_of_functions(functions, flag_is_absent)]
 
 
-def _signs_of_functions(functions: Iterable[Function], flag_is_absent: bool) -> Iterator[tuple[str, str]]:
+def _signs_of_functions(functions: Mapping[str, Function], flag_is_absent: bool) -> Iterator[tuple[str, str]]:
     """The first function of each kind that tells a guest, with its ids or with what is odd about it."""
     found: dict[str, tuple[str, str]] = {}
-    for each in functions:
+    for each in functions.values():
         if each.id in _VIRTUAL_DEVICES or (
             each.vendor in _VIRTUAL_VENDORS and not (flag_is_absent and each.base_class == _NETWORK)
         ):
@@ -109,18 +109,22 @@ def _signs_of_functions(functions: Iterable[Function], flag_is_absent: bool) -> 
             continue
         elif (each.subsystem_vendor, each.subsystem_device) == _QEMU_SUBSYSTEM:
             found.setdefault("subsystem", (each.origin, "subsystem 1af4:1100, which QEMU gives what it emulates"))
-        elif _is_card_on_root_bus(each):
-            found.setdefault("place", (each.origin, "a card's GPU on a root bus, with no port above it"))
+        elif _is_card_without_port(each, functions):
+            found.setdefault("place", (each.origin, "a card's GPU beside host bridges, with no port above it"))
     yield from found.values()
 
 
-def _is_card_on_root_bus(function: Function) -> bool:
-    """A PCI Express card hangs on a port; only a hypervisor puts its function beside the host bridge."""
-    if not is_gpu_class(function) or knowledge.is_integrated(function.id):
+def _is_card_without_port(function: Function, functions: Mapping[str, Function]) -> bool:
+    """A PCI Express card hangs on a port, as its bus's device 0; only a hypervisor puts its function elsewhere."""
+    if not is_gpu_class(function) or knowledge.is_integrated(function.id) or function.is_virtual_function:
         return False
-    # Bus 0 is a root bus, also where the evidence does not tell what is above a function.
-    is_on_root_bus = function.parent is None or (isinstance(function.parent, Unknown) and ":00:" in function.address)
-    if not is_on_root_bus:
+    # Bus 0 is a root bus, also where the evidence does not tell what is above a function. Virtual functions have other
+    # device numbers too, beside the physical one.
+    bus, _, place = function.address.rpartition(":")
+    if isinstance(function.parent, str):
+        return False
+    is_on_root_bus = function.parent is None or bus.endswith(":00")
+    if not is_on_root_bus and (place.startswith("00.") or f"{bus}:00.0" in functions):
         return False
     if function.vendor == INTEL:
         return knowledge.is_intel_discrete(function.id)

@@ -125,7 +125,8 @@ def _linked(part: Part) -> Iterator[Function]:
         link = link_of_attributes(evidence.directory(folder))
         address = address_of(folder.rpartition("/")[2])
         if address and link and not isinstance(link, Unknown):
-            yield Function(address=address, vendor=0, device=0, class_code=0, link=link, parent=_NO_BRIDGE, origin=f"/{folder}")
+            nothing = Function(address=address, vendor=0, device=0, class_code=0, driver=NOT_CAPTURED, parent=_NO_BRIDGE)
+            yield msgspec.structs.replace(nothing, link=link, origin=f"/{folder}")
 
 
 def _class_code(identity: Identity) -> int:
@@ -148,6 +149,7 @@ def _function_of_place(where: str, place: Place) -> Function:
         vendor=who.vendor,
         device=device,
         class_code=class_code,
+        driver=NOT_CAPTURED,
         parent=place.parent and address_of(place.parent),
         origin=where,
         name=who.name,
