@@ -267,7 +267,7 @@ def _module(view: View, name: str) -> Module | None:
 
 def _for_guests(view: View, gpu: Function, driver: str) -> Finding:
     subject, evidence = (gpu.address,), (_bound(gpu, driver),)
-    twins = [each for each in view.gpus if each.id == gpu.id and each.driver in _COMPUTE[gpu.vendor]]
+    twins = [each for each in view.gpus if each.is_twin_of(gpu) and each.driver in _COMPUTE[gpu.vendor]]
     if not twins or _handed_over(view, gpu):
         return Finding(ID, "info", subject, f"{driver} keeps it for guests", evidence=evidence)
     return Finding(

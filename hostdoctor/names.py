@@ -34,7 +34,9 @@ def class_name(class_code: int) -> str:
 
 
 def device_name(function: Function) -> str:
-    """A function's product name, or empty where nothing knows it."""
+    """A function's product name, or empty where nothing knows it; without a device id, the name that its text has."""
+    if not function.device:
+        return function.name
     return knowledge.name_of(function.id) or _from_hwdb(function.vendor, function.device) or _from_pci_ids(function.id)
 
 

@@ -60,12 +60,12 @@ FORMATS: tuple[Format, ...] = (
     Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:{_DRIVER}|{_SUBSYSTEM})"),
     Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
-    Format("lspci", "indented", rf"{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )[A-Z\"(].*: \S", rf"{_HEX_DUMP}"),
-    Format("lspci", "indented", rf"{_ADDRESS} [0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
+    Format("lspci", "indented", rf"\s*{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )(?:3D |[A-Z\"(]).*: \S", rf"{_HEX_DUMP}"),
+    Format("lspci", "indented", rf"\s*{_ADDRESS} (?:Class )?[0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
     Format("lspci-fields", "indented", _LSPCI_LINE),
-    Format("lspci-tree", "indented", r"-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
+    Format("lspci-tree", "indented", r"\s*-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
     Format("lspci-machine", "line", rf'{_ADDRESS} "[^"]*" "[^"]*" "'),
-    Format("lspci-records", "block", rf"Slot:\t{_ADDRESS}\s*$"),
+    Format("lspci-records", "block", rf"(?:Slot|Device):\s+{_ADDRESS}\s*$"),
     Format("sysfs-listing", "line", r"/sys/(?:bus/pci|devices|class/drm|class/kfd|module)/\S+:"),
     # --- files of the host --------------------------------------------------------------------------------------------
     Format("file:proc/cmdline", "line", r"(?:BOOT_IMAGE=|initrd=\\|root=(?:UUID=|/dev/|ZFS=|PARTUUID=|LABEL=))\S+"),
