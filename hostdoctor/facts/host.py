@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from hostdoctor.facts.bandwidth import Run
-from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Samples
+from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Refusal, Samples
 from hostdoctor.facts.log import KernelLog
 from hostdoctor.facts.pci import Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
@@ -204,5 +204,6 @@ class Host(msgspec.Struct, frozen=True):
     log: KernelLog | None = None  # None where no log is at hand
     runs: tuple[Run, ...] = ()  # recorded measurements
     pair_words: tuple[PairWord, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     privileged: bool = True  # whether the evidence was read with enough rights for config space
