@@ -71,6 +71,10 @@ FORMATS: tuple[Format, ...] = (
     Format("file:proc/cpuinfo", "block", r"processor\s*: 0\s*$"),
     Format("file:proc/iomem", "line", r"\s*[0-9a-f]{8,16}-[0-9a-f]{8,16} : \S"),
     Format("file:etc/os-release", "line", r"(?:PRETTY_NAME|NAME|VERSION|VERSION_ID|VERSION_CODENAME|ID|ID_LIKE|HOME_URL)=\S"),
+    Format("uname", "line", r"Linux \S+ \d+\.\d+\.\d+\S* #\d"),
+    Format("sysctl", "line", r"kernel\.\w+(?:\.\w+)* = "),
+    Format("lscpu", "block", r"Architecture:\s+(?:x86_64|aarch64|i686)"),
+    Format("dmidecode", "block", r"# dmidecode \d", r"Handle 0x[0-9A-F]{4}, DMI type \d+"),
     Format("file:boot/config", "line", r"(?:CONFIG_[A-Z0-9_]+=|# CONFIG_[A-Z0-9_]+ is not set)"),
     # --- boot configuration -------------------------------------------------------------------------------------------
     Format("grub-default", "line", r"#?\s*GRUB_[A-Z_]+\+?="),
