@@ -25,6 +25,8 @@ _DRIVERS = {ATI: "amdgpu", NVIDIA: "nvidia"}
 _FILES = {ATI: (_KFD, "/dev/dri/"), NVIDIA: ("/dev/nvidia",)}
 _NOT_MEMBER = re.compile(r"is not (?:a )?member of \"?([\w-]{1,32})")
 
+_AMBIGUOUS = Unknown("the listings do not tell whose files they are and which groups the user is in", "attach ls -ln and id")
+
 _CONTAINER = "start the container with {}; what it lacks now it cannot be given later"
 _FOR_AMD = "--device=/dev/kfd --device=/dev/dri --group-add with the group of /dev/kfd"
 _FOR_NVIDIA = "--gpus all, or the device files of nvidia"
@@ -76,7 +78,9 @@ def _judge_access(view: View, access: Access, amd: bool, nvidia: bool, refused: 
         found += _judge_nvidia(view, access, _chosen(access.nodes, "/dev/nvidia"))
     found += _judge_memlock(view, access)
     yield from found
-    if not found and not refused and access.nodes:
+    if not found and not refused and access.absent is not None and not access.nodes:
+        yield unjudged(ID, (), "rights of the user", _AMBIGUOUS)
+    elif not found and not refused and access.nodes:
         title = f"{_who(access)} may use {wording.listed([node.path for node in access.nodes], 6)}"
         yield Finding(ID, "ok", (), title, evidence=tuple(_seen(access, node) for node in access.nodes))
 

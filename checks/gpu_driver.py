@@ -55,7 +55,8 @@ def _decisive_refusal(view: View) -> Refusal | None:
 def _refused(view: View, refusal: Refusal, gpus: list[Function]) -> Finding:
     """What a tool of AMD's ran into when it looked for GPUs."""
     subject = tuple(gpu.address for gpu in gpus) or (_KFD,)
-    evidence = [Evidence(refusal.source, refusal.answer), *(Evidence(*note) for note in refusal.notes)]
+    answer = f"opening {_KFD}: {refusal.answer}" if refusal.kind in ("missing", "driver") else refusal.answer
+    evidence = [Evidence(refusal.source, answer), *(Evidence(*note) for note in refusal.notes)]
     evidence += [_bound(gpu, "amdgpu") for gpu in gpus if gpu.driver == "amdgpu"][:2]
     if refusal.kind == "module" and any(gpu.driver == "amdgpu" for gpu in gpus):
         why = Unknown("a tool says that amdgpu is not loaded, and another that it drives GPUs", "run both again, as root")

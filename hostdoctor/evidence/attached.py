@@ -94,9 +94,12 @@ def _found(path: str, limits: Limits) -> Iterator[tuple[str, str, str]]:
     if path == "-" or not os.path.isdir(path):
         yield STANDARD_INPUT if path == "-" else os.path.basename(path) or path, "", path
         return
-    in_sos = os.path.isdir(os.path.join(path, SOS_MARK))
+    sosreports: tuple[str, ...] = ()
     for folder, folders, names in os.walk(path):
         folders.sort()
+        if SOS_MARK in folders:
+            sosreports += (folder,)
+        in_sos = folder.startswith(sosreports)
         for name in sorted(names):
             whole = os.path.join(folder, name)
             inner = os.path.relpath(whole, path)

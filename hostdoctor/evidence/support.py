@@ -14,7 +14,7 @@ import re
 import msgspec
 
 # Files below these are a host's own where a folder or archive holds them.
-_ROOTS = frozenset({"boot", "dev", "efi", "etc", "lib", "proc", "run", "sys", "usr", "var", "home", "opt", "root", "host"})
+_ROOTS = frozenset({"boot", "dev", "efi", "etc", "lib", "proc", "run", "sys", "usr", "var"})
 _SOS_FOLDERS = frozenset({"sos_commands", "sos_logs", "sos_reports", "sos_strings"})
 SOS_MARK = "sos_commands"
 _DEEPEST = 4  # folders around a host's root: "attachments/case-1/sosreport-host-2024/"

@@ -244,8 +244,9 @@ def parse_amd_smi_json(data: object) -> AmdSmiOutput | None:
 def _leaves(data: Mapping[object, object]) -> Iterator[tuple[str, str, str]]:
     """Section, key and text of each value, a section deep; a value with its unit is an object of both."""
     for name, value in data.items():
-        if not isinstance(value, Mapping):
+        if not isinstance(value, (Mapping, list)):
             yield "", str(name), str(value)
+        if not isinstance(value, Mapping):
             continue
         for key, inner in value.items():
             yield str(name).lower(), str(key).lower(), _with_unit(inner)

@@ -35,7 +35,7 @@ _P2P_HEADING = r"(?:Device: \d+, .*pciBusID|(?:Uni|Bi)directional P2P=|P2P Conne
 _ROCMINFO = r"ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
 _ROCMINFO_LINE = r"Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed|Agent \d+\s*$"
 _ROCM_SMI_LINE = (
-    r"GPU\[\d+\]\s{1,8}: |ERROR:root:Driver not initialized"
+    r"GPU\[\d+\]\s{1,8}: |ERROR:root:Driver not initialized|cat: /sys/module/amdgpu/initstate"
     r"|=+ (?:(?:Weight|Hops|Link (?:Type|accessibility)) between two GPUs|PCI Bus ID|Concise Info|Product Info|Memory Usage) =+"
 )
 _AMD_SMI = r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:|\| AMD-SMI \S|AMDSMI Tool:|GPU: \d+\s*$"
@@ -72,7 +72,7 @@ FORMATS: tuple[Format, ...] = (
     Format("file:proc/iomem", "line", r"\s*[0-9a-f]{8,16}-[0-9a-f]{8,16} : \S"),
     Format("file:etc/os-release", "line", r"(?:PRETTY_NAME|NAME|VERSION|VERSION_ID|VERSION_CODENAME|ID|ID_LIKE|HOME_URL)=\S"),
     Format("uname", "line", r"Linux \S+ \d+\.\d+\.\d+\S* #\d"),
-    Format("sysctl", "line", r"kernel\.\w+(?:\.\w+)* = "),
+    Format("sysctl", "line", r"(?:kernel|vm|fs|net|dev|debug|user|abi|sunrpc)\.[\w./-]+ = "),
     Format("lscpu", "block", r"Architecture:\s+(?:x86_64|aarch64|i686)"),
     Format("dmidecode", "block", r"# dmidecode \d", r"Handle 0x[0-9A-F]{4}, DMI type \d+"),
     Format("file:boot/config", "line", r"(?:CONFIG_[A-Z0-9_]+=|# CONFIG_[A-Z0-9_]+ is not set)"),

@@ -20,7 +20,7 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PROMPT = re.compile(
-    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>]|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
+    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>] {0,3}|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 _SECTION = re.compile(

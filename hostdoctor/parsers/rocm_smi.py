@@ -91,7 +91,7 @@ def _add_named(gpus: dict[int, RocmSmiGpu], cells: Sequence[PairCell]) -> None:
 
 def _note(gpu: RocmSmiGpu, key: str, value: str) -> None:
     """One fact about a GPU, in the spellings of all versions."""
-    key = key.strip().casefold()
+    key = key.strip().casefold().removeprefix("(topology) ")
     if key == "pci bus":
         gpu.address = value.split(maxsplit=1)[0].lower() if value else ""
     elif key in ("gpu id", "device id") and (found := _HEX.match(value)):
@@ -105,7 +105,7 @@ def _note(gpu: RocmSmiGpu, key: str, value: str) -> None:
 _COUNTS = {
     "vram total memory (b)": "vram_bytes",
     "vis_vram total memory (b)": "visible_vram_bytes",
-    "(topology) numa affinity": "numa_affinity",
+    "numa affinity": "numa_affinity",
     "pcie replay count": "replays",
 }
 

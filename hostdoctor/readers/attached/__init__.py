@@ -58,7 +58,12 @@ class Pasted:
         self.parts = [part for part in of_this_boot(found) if part.kind]
         self.evidence: MemoryEvidence = mount(self.parts, sources, own)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
-        self.unread = [*attached.unread, *_unread([part for part in found if not part.kind])]
+        self.unread = [*attached.unread, *_unread([part for part in found if not part.kind and _says_something(part)])]
+
+
+def _says_something(part: Part) -> bool:
+    """Whether there is more than lines of a frame, "+-----+"."""
+    return any(letter.isalnum() for line in part.lines for letter in line)
 
 
 def _unread(parts: Sequence[Part]) -> list[tuple[str, str]]:

@@ -24,6 +24,8 @@ from hostdoctor.topology import Topology
 
 _DISPLAY = 0x038000  # none of these tools tells which class it is
 
+_LONGEST_NAME = 80
+
 # What the kernel answers to opening /dev/kfd (errno), as C libraries spell it.
 _KINDS = {
     "Permission denied": "permission",
@@ -94,12 +96,12 @@ def _as(host: Host, kind: str, hypervisor: str, evidence: tuple[str, str]) -> Ho
 
 def _agents(host: Host, infos: Sequence[tuple[Part, Rocminfo]]) -> Iterator[Function]:
     """The GPUs of rocminfo; below WSL they are not on the PCI bus of this machine."""
-    for part, info in infos:
-        gpus = [agent for agent in info.agents if agent.is_gpu and not agent.integrated and not info.wsl]
+    for part, info in infos if host.environment.kind != "wsl" else ():
+        gpus = [agent for agent in info.agents if agent.is_gpu and not agent.integrated]
         addresses = [_agent_address(host, agent) for agent in gpus]
         for agent, address in zip(gpus, addresses, strict=True):
             if address and not _is_partition(address, addresses):
-                yield _function(address, agent.chip_id, part.where(agent.line))
+                yield _function(address, agent.chip_id, part.where(agent.line), agent.name)
 
 
 def _agent_address(host: Host, agent: Agent) -> str:
@@ -118,11 +120,25 @@ def _is_partition(address: str, addresses: Sequence[str]) -> bool:
     return bool(dot) and function != "0" and f"{head}.0" in addresses
 
 
-def _function(address: str, device: int, origin: str) -> Function:
+def _function(address: str, device: int, origin: str, name: str = "") -> Function:
     """A GPU that amdgpu serves; where it sits in the tree none of these tools tells."""
     return Function(
-        address, ATI, device, _DISPLAY, driver="amdgpu", parent=NOT_CAPTURED, bars=NOT_CAPTURED, origin=origin
-    )  # fmt: skip
+        address,
+        ATI,
+        device,
+        _DISPLAY,
+        driver="amdgpu",
+        parent=NOT_CAPTURED,
+        bars=NOT_CAPTURED,
+        origin=origin,
+        name=_plain(name),
+    )
+
+
+def _plain(name: str) -> str:
+    """The product out of "Arcturus GL-XL [AMD Instinct MI100]"; empty for a name that a table cut ("...adeon PRO")."""
+    product = name.partition("[")[2].partition("]")[0] or name
+    return product if len(product) <= _LONGEST_NAME and not product.startswith("...") else ""
 
 
 class _Places:
@@ -171,7 +187,7 @@ def _functions(outputs: Sequence[tuple[Part, _Output]], places: _Places) -> Iter
         for gpu in output.gpus:
             address = places.of(gpu)
             if address and not _is_partition(address, addresses):
-                yield _function(address, gpu.device, part.where(gpu.line))
+                yield _function(address, gpu.device, part.where(gpu.line), gpu.name)
         for cell in output.cells:
             if named := address_of(cell.row):
                 yield _function(named, 0, part.where(cell.line))

@@ -28,14 +28,15 @@ _BY_COMMAND = {"groups": "user-groups", "id -nG": "user-groups", "id -Gn": "user
 def unfolded(files: Iterable[Attachment]) -> list[Attachment]:
     """The texts, those that list commands with their outputs replaced by these, and each text only once."""
     found: list[Attachment] = []
-    seen: set[str] = set()
+    seen: set[tuple[int, int]] = set()
     for file in files:
         outputs = artifacts_of(file.text)
         inner = [Attachment(f"{file.name} ({command[:80]})", path_of_command(command), text) for command, text in outputs]
         for each in inner or [file]:
             text = each.text.strip()
-            if text not in seen:
-                seen.add(text)
+            mark = (len(text), hash(text))
+            if mark not in seen:
+                seen.add(mark)
                 found.append(each)
     return _one_kernel_log(found)
 
