@@ -141,6 +141,9 @@ class Access(msgspec.Struct, frozen=True):
     absent: tuple[str, ...] | None = None
 
 
+RefusalKind = Literal["permission", "prohibited", "missing", "module", "driver", "runtime"]
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """That a tool of AMD's could not use the driver.
 
@@ -152,7 +155,7 @@ class Refusal(msgspec.Struct, frozen=True):
         notes: what the tool says beside it, of the user's groups.
     """
 
-    kind: Literal["permission", "prohibited", "missing", "module", "driver", "runtime"]
+    kind: RefusalKind
     answer: str
     source: str
     notes: tuple[tuple[str, str], ...] = ()

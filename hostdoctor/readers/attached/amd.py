@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from hostdoctor.facts.driver import AmdSmi, AmdSmiGpu, ErrorCounters, PairWord, Refusal
+from hostdoctor.facts.driver import AmdSmi, AmdSmiGpu, ErrorCounters, PairWord, Refusal, RefusalKind
 from hostdoctor.facts.host import Environment, Host
 from hostdoctor.facts.pci import ATI, Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
@@ -27,7 +27,7 @@ _DISPLAY = 0x038000  # none of these tools tells which class it is
 _LONGEST_NAME = 80
 
 # What the kernel answers to opening /dev/kfd (errno), as C libraries spell it.
-_KINDS = {
+_KINDS: dict[str, RefusalKind] = {
     "Permission denied": "permission",
     "Operation not permitted": "prohibited",
     "No such file or directory": "missing",
@@ -278,14 +278,16 @@ def _word(ends: tuple[str, str], cells: Mapping[str, tuple[PairCell, Part]]) -> 
 
 
 def _refusals(infos: Sequence[tuple[Part, Rocminfo]], outputs: Sequence[tuple[Part, _Output]]) -> Iterator[Refusal]:
+    works = any(agent.is_gpu for _, info in infos for agent in info.agents)
     for part, info in infos:
-        if info.wsl or any(agent.is_gpu for agent in info.agents):
-            continue  # it works, whatever an older one says of a module that it did not find
-        if info.kfd:
+        kind = _KINDS.get(info.kfd.text, "driver") if info.kfd else None
+        if info.wsl or (works and kind not in ("permission", "prohibited")):
+            continue  # another user's attempt, or another moment's: the driver serves GPUs
+        if info.kfd and kind:
             member = info.member
             notes = ((part.where(member.line), member.text),) if member else ()
-            kind = "module" if info.module and info.kfd.text.startswith("No such") else _KINDS.get(info.kfd.text, "driver")
-            yield Refusal(kind, info.kfd.text, part.where(info.kfd.line), notes)  # type: ignore[arg-type]
+            kind = "module" if info.module and kind == "missing" else kind
+            yield Refusal(kind, info.kfd.text, part.where(info.kfd.line), notes)
         elif info.module:
             yield Refusal("module", info.module.text, part.where(info.module.line))
         elif info.runtime:

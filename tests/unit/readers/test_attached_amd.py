@@ -304,6 +304,13 @@ def test_rocminfo_of_old_without_lsmod():
     assert host_of(text + agents.replace("HSA System Attributes", "System Attributes")).refusals == ()
 
 
+def test_it_works_for_root_and_not_for_the_user():
+    text = "$ rocminfo\nROCk module is loaded\nUnable to open /dev/kfd read-write: {}\n$ sudo rocminfo\n"
+    agents = (PASTES / "amd-rocminfo-two-w6800-and-apu.txt").read_text()
+    assert {each.outcome for each in of("gpu-access", text.format("Permission denied") + agents)} == {"failure"}
+    assert {each.outcome for each in of("gpu-driver", text.format("Cannot allocate memory") + agents)} == {"ok"}
+
+
 def test_a_runtime_that_does_not_start():
     text = "hsa api call failure at: rocminfo.cc:1142\nCall returned HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed.\n"
     (found,) = of("gpu-driver", text)
