@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hostdoctor import knowledge, wording
-from hostdoctor.facts.driver import Nvml, Refusal
+from hostdoctor import knowledge, refused, wording
+from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Kfd, Module
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
-from hostdoctor.findings import Check, Evidence, Finding, Outcome, unjudged
+from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.view import View
 
 ID = "gpu-driver"
 
 # The drivers that serve compute, by vendor.
 _COMPUTE = {ATI: ("amdgpu",), NVIDIA: ("nvidia",), INTEL: ("xe", "i915")}
-_KFD = "/dev/kfd"
 _FOR_GUESTS = frozenset({"vfio-pci", "pci-stub", "nvgrace_gpu_vfio_pci"})
 _CONTROLLER_3D = 0x0302  # a display controller without outputs
 
@@ -28,71 +27,14 @@ _DRIVER_NOT_LOADED, _VERSION_MISMATCH = "9", "18"
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each discrete GPU; one for all of AMD's where a tool of AMD's was refused."""
-    refusal = _decisive_refusal(view)
-    concerned = [gpu for gpu in view.gpus if refusal and gpu.vendor == ATI and _may_be_amdgpu(gpu)]
-    if refusal:
-        yield _refused(view, refusal, concerned)
+    told = refused.of_driver(view)
+    if told:
+        yield told.finding(ID)
     elif isinstance(view.host.functions, Unknown):
         yield unjudged(ID, (), "driver", view.host.functions)
     for gpu in view.gpus:
-        if gpu not in concerned:
+        if told is None or gpu not in told.gpus:
             yield _judge_gpu(view, gpu)
-
-
-def _may_be_amdgpu(gpu: Function) -> bool:
-    return gpu.driver in (None, "amdgpu") or isinstance(gpu.driver, Unknown)
-
-
-def _decisive_refusal(view: View) -> Refusal | None:
-    """The attempt of a tool that tells of the driver, the most telling one first; rights are another check's."""
-    kinds = ("module", "driver") if view.host.environment.container else ("module", "missing", "driver")
-    found = [each for each in view.host.refusals if each.kind in kinds]
-    if not found and all(each.kind == "runtime" for each in view.host.refusals):
-        found = list(view.host.refusals)
-    return next(iter(found), None)
-
-
-def _refused(view: View, refusal: Refusal, gpus: list[Function]) -> Finding:
-    """What a tool of AMD's ran into when it looked for GPUs."""
-    subject = tuple(gpu.address for gpu in gpus) or (_KFD,)
-    answer = f"opening {_KFD}: {refusal.answer}" if refusal.kind in ("missing", "driver") else refusal.answer
-    evidence = [Evidence(refusal.source, answer), *(Evidence(*note) for note in refusal.notes)]
-    evidence += [_bound(gpu, "amdgpu") for gpu in gpus if gpu.driver == "amdgpu"][:2]
-    if refusal.kind == "module" and any(gpu.driver == "amdgpu" for gpu in gpus):
-        why = Unknown("a tool says that amdgpu is not loaded, and another that it drives GPUs", "run both again, as root")
-        return unjudged(ID, subject, "driver", why, tuple(evidence))
-    outcome, title, explanation, step = _REFUSALS[refusal.kind]
-    return Finding(
-        ID, outcome, subject, title.format(refusal.answer), explanation, "likely", tuple(evidence), None, ("load-driver",), step
-    )
-
-
-_LOG = "read the kernel log for lines of amdgpu and kfd: they say what failed"
-# Outcome, title, explanation and next step, by what a tool was refused.
-_REFUSALS: dict[str, tuple[Outcome, str, str, str]] = {
-    "module": (
-        "failure",
-        "AMD's tools find no amdgpu loaded",
-        "Without its driver no program finds the GPU.",
-        f"load amdgpu, or install it for this kernel; if it does not stay, {_LOG}",
-    ),
-    "missing": (
-        "failure",
-        f"there is no {_KFD}",
-        "The driver amdgpu is loaded, but its compute part (KFD) offers nothing here: it has no GPU that it supports, the "
-        "kernel was built without CONFIG_HSA_AMD, or this is a container that the file was not handed to.",
-        f"in a container, start it with --device={_KFD} --device=/dev/dri; else {_LOG}",
-    ),
-    "driver": (
-        "warning",
-        "KFD refuses to be opened: {}",
-        f"The user may open {_KFD}, and AMD's compute driver (KFD) itself refuses. It does so where it has taken no GPU: one "
-        "that failed to start, or a generation that it does not support; and within limits of a container. Permissions have "
-        "no part in it.",
-        _LOG,
-    ),
-    "runtime": ("warning", "ROCm's runtime does not start: {}", "It does not say why.", f"run rocminfo, and {_LOG}"),
-}
 
 
 def _judge_gpu(view: View, gpu: Function) -> Finding:
