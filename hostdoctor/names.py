@@ -34,10 +34,11 @@ def class_name(class_code: int) -> str:
 
 
 def device_name(function: Function) -> str:
-    """A function's product name, or empty where nothing knows it; without a device id, the name that its text has."""
-    if not function.device:
+    """A function's product name, or empty where nothing knows it."""
+    if not function.device:  # known from a tool's output, which tells no id
         return function.name
-    return knowledge.name_of(function.id) or _from_hwdb(function.vendor, function.device) or _from_pci_ids(function.id)
+    named = knowledge.name_of(function.id) or _from_hwdb(function.vendor, function.device) or _from_pci_ids(function.id)
+    return named or function.name
 
 
 def udev_context() -> pyudev.Context:

@@ -190,8 +190,9 @@ class Topology:
     def _is_discrete_gpu(self, function: Function) -> bool:
         if not is_gpu_class(function) or function.is_virtual_function or self._is_integrated(function):
             return False
-        first = self.functions.get(f"{function.address[:-1]}0")
-        return function.address.endswith(".0") or first is None or not is_gpu_class(first)
+        slot, _, number = function.address.rpartition(".")
+        first = self.functions.get(f"{slot}.0")
+        return not slot or number == "0" or first is None or not is_gpu_class(first)
 
     def _is_integrated(self, function: Function) -> bool:
         parent = self.functions.get(known(function.parent, None) or "")

@@ -228,7 +228,7 @@ class Function(msgspec.Struct, frozen=True):
     is_virtual_function: bool = False
     port_type: int | None = None  # device/port type by the kernel's log, where the capability itself was not read
     origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0", "lspci.txt:120"
-    name: str = ""  # as the evidence has it, where that gives no ids; then the device id is 0
+    name: str = ""  # as a text has it, for where no table knows the id or the text gives none; then the device id is 0
     # An id of which every table says the same as of the others that bear that name, or empty.
     stand_in_id: str = ""
 

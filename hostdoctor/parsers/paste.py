@@ -21,9 +21,12 @@ _ESCAPES = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ASCII_CONTROLS = bytes(code for code in range(0x80) if _CONTROLS.match(chr(code)))
 _PROMPT = re.compile(
-    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>]|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
+    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>] {0,3}|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
+_SECTION = re.compile(
+    r"={3,} ?(Section: \S[^=]{0,80}?) *={3,}|(Section: (?:[A-Z]|dmesg)[\w ]{0,60} logs)\s*$"
+)  # rocm_techsupport.sh
 _QUOTED = re.compile(r">+ ?")
 _DIFFED = re.compile(r"[-+ ](?![-+]{2})")
 _LONGEST_LINE = 16_384  # what is longer is no line of any format that is read by lines
@@ -133,9 +136,11 @@ class _Splitter:
         return open_.kind == new.kind
 
     def _boundary(self, line: str) -> str:
-        """The command of a prompt, a blank for a fence, or empty where the line is neither."""
+        """The command of a prompt, the title of a section, a blank for a fence, or empty where the line is none of these."""
         if _FENCE.match(line):
             return " "
+        if section := _SECTION.match(line):
+            return section[1] or section[2]
         prompt = _PROMPT.match(line)
         return "" if prompt is None else prompt["command"] or " "
 
