@@ -34,7 +34,7 @@ def judge(view: View) -> Iterator[Finding]:
     said = _by_the_log(view)
     if told:
         yield told.finding(ID)
-    elif isinstance(view.host.functions, Unknown):
+    elif isinstance(view.host.functions, Unknown) and not said:
         yield unjudged(ID, (), "driver", view.host.functions)
     for gpu in view.gpus:
         logged_one = said.pop(gpu.address, None)

@@ -120,7 +120,8 @@ def _function(where: str, entry: Entry) -> Function:
 
 def _linked(part: Part) -> Iterator[Function]:
     """Functions of which files of sysfs are listed: their links; whatever else is there the readers of a tree find."""
-    evidence = MemoryEvidence(listed_files(part), ())
+    files = {path: f"{text}\n".encode() for path, text in listed_files(part).items()}
+    evidence = MemoryEvidence(files, ())
     for folder in evidence.folders_named(_ADDRESS):
         link = link_of_attributes(evidence.directory(folder))
         address = address_of(folder.rpartition("/")[2])
