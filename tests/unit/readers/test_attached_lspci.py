@@ -27,7 +27,7 @@ def functions_of(*texts):
 
 
 def scanned(text):
-    attached = Attached((Attachment("paste.txt", "", text.encode()),), ())
+    attached = Attached((Attachment("paste.txt", "", text),), ())
     return read_attached(Pasted(attached, ("paste.txt",)), None, 1.0, assume_bare_metal=False)
 
 
