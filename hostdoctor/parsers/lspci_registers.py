@@ -38,6 +38,7 @@ OLD = Unknown("this version of lspci does not show it", "run a newer lspci (pciu
 SHORT_DUMP = Unknown("lspci -x shows the first 64 bytes only", _WHOLE)
 
 EVENT_COLLECTOR = 10
+_ROM = 6
 PORT_TYPES = {
     "Endpoint": 0, "Legacy Endpoint": 1, "Root Port": 4, "Upstream Port": 5, "Downstream Port": 6,
     "PCI-Express to PCI/PCI-X Bridge": PCIE_TO_PCI_BRIDGE, "PCI/PCI-X to PCI-Express Bridge": 8,
@@ -392,20 +393,18 @@ def bars_of(body: Body, context: Context) -> tuple[Bar, ...] | Unknown:
 
 def _bars(regions: list[tuple[int, str]]) -> Iterator[Bar]:
     indent = regions[0][0]
-    following, listed = 0, set()
+    following = 0
     for depth, text in regions:
         match = _REGION.match(text)
         if match is None or depth != indent:
             continue
         is_rom = bool(match[3])
-        index = 6 if is_rom else int(match[1]) if match[1] else following
-        if index in listed or index > 6:
-            continue
-        listed.add(index)
+        index = _ROM if is_rom else int(match[1]) if match[1] else following
+        if index < following or index > _ROM:
+            return  # those of virtual functions, or of another function whose header is missing
         is_64bit = match[5] == "64-bit"
         address = int(match[4] or "0", 16)
-        if not is_rom:
-            following = index + 1 + is_64bit
+        following = index + 1 + is_64bit
         yield Bar(
             index=index,
             kind="rom" if is_rom else "mem" if match[2] == "Memory" else "io",

@@ -73,7 +73,7 @@ def split(text: str, source: str) -> list[Part]:
     """The outputs in a text, in order; linear in its length."""
     cleaned = clean(text).lstrip("\ufeff")
     lines = cleaned.split("\n")
-    if cleaned.startswith(">") or "\n>" in cleaned or "\n@@ " in cleaned:
+    if cleaned.startswith((">", "@@ ")) or "\n>" in cleaned or "\n@@ " in cleaned:
         lines = _without_prefixes(lines)
     return list(_Splitter(source, lines).parts())
 

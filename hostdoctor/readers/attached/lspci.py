@@ -94,11 +94,11 @@ def _each_once(new: Iterable[Function]) -> dict[str, Function]:
 
 def _function(where: str, entry: Entry) -> Function:
     identity = entry.identity
-    who = named(identity.text, identity.vendor, entry.port_type)
+    who = named(identity.text, identity.vendor, identity.device, entry.port_type)
     return Function(
         address=address_of(entry.address) or "",
         vendor=identity.vendor or who.vendor,
-        device=identity.device or who.device,
+        device=who.device,
         class_code=_class_code(identity),
         subsystem_vendor=identity.subsystem_vendor,
         subsystem_device=identity.subsystem_device,
@@ -114,7 +114,7 @@ def _function(where: str, entry: Entry) -> Function:
         is_virtual_function=any(word in who.name for word in _VIRTUAL),
         origin=where,
         name=who.name,
-        stand_in_id="" if identity.device else who.stand_in_id,
+        stand_in_id=who.stand_in_id,
     )
 
 
@@ -140,14 +140,13 @@ def _function_of_place(where: str, place: Place) -> Function:
     text, class_code = place.text, _BRIDGE if place.is_bridge else 0
     ids = text.rpartition(" [")[2].removesuffix("]").split(":")
     vendor, device = _hexadecimal(ids) if text.endswith("]") and len(ids) == 2 else (0, 0)
-    who = named(text.rpartition(" [")[0] if vendor else text, vendor, None)
-    device = device or who.device
-    if pci_names.is_known_gpu(f"{who.vendor:04x}:{device:04x}"):
+    who = named(text.rpartition(" [")[0] if vendor else text, vendor, device, None)
+    if pci_names.is_known_gpu(f"{who.vendor:04x}:{who.device:04x}"):
         class_code = 0x030000
     return Function(
         address=address_of(place.address) or "",
         vendor=who.vendor,
-        device=device,
+        device=who.device,
         class_code=class_code,
         driver=NOT_CAPTURED,
         parent=place.parent and address_of(place.parent),
