@@ -38,7 +38,8 @@ def named(text: str, vendor: int, device: int, port_type: int | None) -> Named:
 
     Args:
         text: as lspci prints them, "NVIDIA Corporation GA102 [GeForce RTX 3090]".
-        vendor, device: ids where they are known, else 0.
+        vendor: its id where that is known, else 0.
+        device: likewise.
         port_type: of the Express capability where it is known: it tells the two ports of a switch apart.
     """
     vendors, name = pci_names.vendors_named(text)
