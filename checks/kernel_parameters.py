@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import knowledge, wording
-from hostdoctor.facts.host import Cpu, Parameter
+from hostdoctor.facts.boot_files import Parameter
+from hostdoctor.facts.host import Cpu
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.view import View

@@ -18,7 +18,8 @@ from hostdoctor.evidence.protocol import Evidence
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.paste import Part, split
-from hostdoctor.readers.attached.mount import mount
+from hostdoctor.readers.attached.mount import mount, place_of
+from hostdoctor.readers.boot_files import read_boot_files
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.host import read_host
 
@@ -49,9 +50,9 @@ class Pasted:
     def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
         found = [part for file in attached.files for part in split(file.data.decode("utf-8", "replace"), file.name)]
         self.parts = [part for part in found if part.kind]
-        self.evidence: MemoryEvidence = mount(self.parts, sources)
+        self.evidence: MemoryEvidence = mount(attached.files, found, sources)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
-        self.unread = [*attached.unread, *(_unread(part) for part in found if not part.kind)]
+        self.unread = [*attached.unread, *(_unread(part) for part in found if not part.kind and not place_of(part))]
 
 
 def _unread(part: Part) -> tuple[str, str]:
@@ -64,6 +65,8 @@ def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assu
     host = read_host(tree or pasted.evidence, deadline_s, assume_bare_metal)
     if tree is not None:
         host = _completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal))
+        files = read_boot_files((tree, pasted.evidence), host.boot, host.environment.container)
+        host = msgspec.structs.replace(host, boot_files=files)
     host = apply_parts(host, pasted.parts)
     environment = read_environment(tree or pasted.evidence, host.cpu, host.firmware, host.functions)
     assumed = msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal)

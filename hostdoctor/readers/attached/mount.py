@@ -2,29 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
+from hostdoctor.evidence.attached import Attachment
 from hostdoctor.evidence.memory import MemoryEvidence
-from hostdoctor.parsers.paste import Part
+from hostdoctor.parsers.paste import Part, clean
+from hostdoctor.readers.boot_loader import BOOTCTL, GRUBBY
 
 # Parts that are a host's file, by the path where its readers look.
 _PLACES = {
     "grub-default": "etc/default/grub",
     "grub-cfg": "boot/grub/grub.cfg",
     "bls-entry": "boot/loader/entries/attached-{number}.conf",
+    "grubby": GRUBBY,
+    "bootctl": BOOTCTL,
     "modprobe": "etc/modprobe.d/attached-{number}.conf",
 }
 _FILE = "file:"
+# Paths that name what a file is, where its text alone does not: with / or with what people write for it in names.
+_KNOWN = re.compile(
+    r"(?:\A|.*[^a-z])(?:(?P<drop_in>etc[/_.-]default[/_.-]grub\.d[/_.-](?P<name>[\w.+-]+?\.cfg))"
+    r"|(?P<grub>etc[/_.-]default[/_.-]grub)|(?P<kernel>etc[/_.-]kernel[/_.-]cmdline)"
+    r"|(?P<uuids>etc[/_.-]kernel[/_.-]proxmox-boot-uuids)|(?P<proc>proc[/_.-]cmdline)"
+    r"|(?P<cfg>boot[/_.-]grub(?P<two>2?)[/_.-]grub\.cfg)|(?P<env>boot[/_.-]grub2?[/_.-]grubenv)"
+    r"|(?P<entry>loader[/_.-]entries[/_.-](?P<id>[\w.+-]+?)\.conf)|(?P<stub>etc[/_.-]kernelstub[/_.-]configuration)"
+    r"|(?P<extlinux>extlinux\.conf)|(?P<loader>etc[/_.-]sysconfig[/_.-]bootloader))(?:\.(?:txt|log|conf))?\Z"
+)
+_PRINTS = re.compile(r"(?:sudo +)?(?:cat|head|less|more|grep(?: +-\w+)*(?: +(?:'[^']*'|\"[^\"]*\"|[^\s/]+))?) +(/\S+)\s*\Z")
+_LONGEST_NAME = 300
 
 
-def mount(parts: Iterable[Part], sources: tuple[str, ...]) -> MemoryEvidence:
-    """The files among the parts; of two for one path the first stands."""
-    files: dict[str, bytes] = {}
+def _path(named: str) -> str:
+    """The path on its host that a name tells of, or empty."""
+    found = _KNOWN.match(named) if len(named) <= _LONGEST_NAME else None
+    if found is None:
+        return ""
+    groups = {key: value for key, value in found.groupdict().items() if value is not None}
+    for key, place in (
+        ("drop_in", f"etc/default/grub.d/{groups.get('name')}"),
+        ("grub", "etc/default/grub"),
+        ("kernel", "etc/kernel/cmdline"),
+        ("uuids", "etc/kernel/proxmox-boot-uuids"),
+        ("proc", "proc/cmdline"),
+        ("cfg", f"boot/grub{groups.get('two', '')}/grub.cfg"),
+        ("env", "boot/grub/grubenv"),
+        ("entry", f"boot/loader/entries/{groups.get('id')}.conf"),
+        ("stub", "etc/kernelstub/configuration"),
+        ("extlinux", "boot/extlinux/extlinux.conf"),
+        ("loader", "etc/sysconfig/bootloader"),
+    ):
+        if key in groups:
+            return place
+    return ""
+
+
+def place_of(part: Part) -> str:
+    """Where a part lies on its host, by the command that printed it, else by the name of its file; or empty."""
+    printed = _PRINTS.match(part.command) if len(part.command) <= _LONGEST_NAME else None
+    return _path(printed[1]) if printed else ""
+
+
+def mount(files: Iterable[Attachment], parts: Sequence[Part], sources: tuple[str, ...]) -> MemoryEvidence:
+    """The host's files among what was attached; of two for one path the first stands.
+
+    A file whose own name tells what it is lies there whole; else each part does, by its command or its kind.
+    """
+    found: dict[str, bytes] = {}
     names: dict[str, str] = {}
+    whole = set()
+    for file in files:
+        path = _path(file.path or file.name)
+        if path and path not in found and b"\0" not in file.data:
+            found[path] = clean(file.data.decode("utf-8", "replace")).lstrip("\ufeff").encode()
+            names[path] = f"{file.name}:1"
+            whole.add(file.name)
     for number, part in enumerate(parts):
-        place = part.kind.removeprefix(_FILE) if part.kind.startswith(_FILE) else _PLACES.get(part.kind, "")
+        if part.source in whole:
+            continue
+        kind = part.kind
+        place = place_of(part) or (kind.removeprefix(_FILE) if kind.startswith(_FILE) else _PLACES.get(kind, ""))
         path = place.format(number=number)
-        if path and path not in files:
-            files[path] = f"{part.text}\n".encode()
+        if path and path not in found:
+            found[path] = f"{part.text}\n".encode()
             names[path] = part.where()
-    return MemoryEvidence(files, sources, names)
+    return MemoryEvidence(found, sources, names)
