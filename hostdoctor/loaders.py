@@ -8,10 +8,11 @@ openSUSE sdbootutil(8) and update-bootloader(8); rEFInd, refind_linux.conf; Debi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 
-class LoaderKind(NamedTuple):
+class LoaderKind(msgspec.Struct, frozen=True):
     """A boot loader with the tools around it.
 
     Attributes:
@@ -46,7 +47,7 @@ LOADERS: Mapping[str, LoaderKind] = {
     "systemd-boot": LoaderKind("systemd-boot", "", "", False, False),
     "uki": LoaderKind("a unified kernel image", _KERNEL, "building the image again (mkinitcpio -P, or kernel-install add)"),
     "refind": LoaderKind("rEFInd", "/boot/refind_linux.conf"),
-    "nixos": LoaderKind("NixOS", "", "nixos-rebuild boot", False, False),
+    "nixos": LoaderKind("NixOS", "", "nixos-rebuild boot"),
     "rpm-ostree": LoaderKind("rpm-ostree", "", "rpm-ostree kargs --append-if-missing=...", False, False),
     "talos": LoaderKind("Talos", "", "a new image", False, False),
     "ubuntu-core": LoaderKind("Ubuntu Core", "", 'snap set system system.kernel.cmdline-append="..."', False, False),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 _KEY = re.compile(r"[ \t]*([a-z][a-z0-9_-]{0,40})[ \t]+(.*\S)")
 _GRUBBY = re.compile(r"""([a-z]+)=(?:"(.*)"|'(.*)'|(.*))\s*\Z""")
@@ -16,7 +17,7 @@ _BOOTCTL = re.compile(r"[ \t]*([A-Za-z][A-Za-z /.-]{0,40}): (.*\S)")
 _MARKS = re.compile(r"\((default|selected|reported/absent)\)")
 
 
-class BlsEntry(NamedTuple):
+class BlsEntry(msgspec.Struct, frozen=True):
     """An entry; what it does not say is empty.
 
     Attributes:
@@ -88,7 +89,7 @@ def _grubby_entry(values: dict[str, str], line: int) -> BlsEntry:
     return BlsEntry(title, id_, "", kernel, initrds, root + values.get("args", ""), line)
 
 
-class Bootctl(NamedTuple):
+class Bootctl(msgspec.Struct, frozen=True):
     """What `bootctl status` and `bootctl list` print.
 
     Attributes:
@@ -113,7 +114,7 @@ def parse_bootctl(text: str) -> Bootctl:
         match = _BOOTCTL.match(line)
         if match is None:
             if entries and entries[-1].options and line.startswith(" " * 12) and line.strip():
-                entries[-1] = entries[-1]._replace(options=f"{entries[-1].options} {line.strip()}")
+                entries[-1] = msgspec.structs.replace(entries[-1], options=f"{entries[-1].options} {line.strip()}")
             continue
         key, value = match[1].lower(), match[2]
         if heading.startswith("Current Boot Loader") and key == "product":
@@ -126,16 +127,17 @@ def parse_bootctl(text: str) -> Bootctl:
 
 
 def _read_entry(entries: list[BlsEntry], key: str, value: str, number: int) -> None:
+    """One "key: value" line of an entry."""
     if key == "type":
         entries.append(BlsEntry())
-    elif not entries:
+    if not entries:
         return
-    elif key == "title":
-        marks = frozenset(_MARKS.findall(value))
-        entries[-1] = entries[-1]._replace(title=_MARKS.sub("", value).strip(), marks=marks)
-    elif key in ("id", "version", "linux", "options"):
-        entries[-1] = BlsEntry(*({**entries[-1]._asdict(), key: value}).values())
-        if key == "options":
-            entries[-1] = entries[-1]._replace(line=number)
+    entry, replace = entries[-1], msgspec.structs.replace
+    if key == "title":
+        entries[-1] = replace(entry, title=_MARKS.sub("", value).strip(), marks=frozenset(_MARKS.findall(value)))
+    elif key in ("id", "version", "linux"):
+        entries[-1] = replace(entry, **{key: value})
+    elif key == "options":
+        entries[-1] = replace(entry, options=value, line=number)
     elif key == "initrd":
-        entries[-1] = entries[-1]._replace(initrds=(*entries[-1].initrds, value))
+        entries[-1] = replace(entry, initrds=(*entry.initrds, value))

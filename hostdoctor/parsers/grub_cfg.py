@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.parsers.cmdline import parse_command_line
@@ -28,7 +29,7 @@ _LINE = re.compile(
 _RECOVERY = frozenset(("single", "s", "S", "1", "recovery", "rescue", "emergency", "systemd.unit=rescue.target"))
 
 
-class Menuentry(NamedTuple):
+class Menuentry(msgspec.Struct, frozen=True):
     """A menu entry with a kernel.
 
     Attributes:
@@ -50,7 +51,7 @@ class Menuentry(NamedTuple):
     arguments: str
 
 
-class GrubCfg(NamedTuple):
+class GrubCfg(msgspec.Struct, frozen=True):
     """A grub.cfg.
 
     Attributes:
@@ -176,7 +177,7 @@ class _Reader:
             if kernel and rest[0] in " \t":
                 self.entries.append(Menuentry(self._title, self._id, self._section, number, kernel, (), arguments))
         elif self.entries and not self.entries[-1].initrds:
-            self.entries[-1] = self.entries[-1]._replace(initrds=tuple(grub_words(rest)))
+            self.entries[-1] = msgspec.structs.replace(self.entries[-1], initrds=tuple(grub_words(rest)))
 
 
 def parse_grubenv(text: str) -> dict[str, str]:

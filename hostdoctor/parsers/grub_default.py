@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from hostdoctor.facts.boot_files import Assignment
 from hostdoctor.facts.unknown import Unknown
@@ -45,7 +46,7 @@ _SPECIAL = re.compile(
 _PRESET = ("GRUB_DEVICE", "GRUB_FS", "GRUB_PREFIX", "GRUB_STOCK")
 
 
-class Evaluation(NamedTuple):
+class Evaluation(msgspec.Struct, frozen=True):
     """What a set of files assigns.
 
     Attributes:
@@ -86,12 +87,17 @@ def evaluate(files: Iterable[tuple[str, str]], bash: bool = True) -> Evaluation:
     return Evaluation(state.values, tuple(state.assignments), None)
 
 
-class _Context(NamedTuple):
+class _Context(msgspec.Struct, frozen=True):
     """How a command is run: perhaps; as a condition, so that its failure does not end the file; or never, in a function."""
 
     maybe: bool = False
     exempt: bool = False
     dormant: bool = False
+
+
+def _changed(context: _Context, maybe: bool = False, exempt: bool = False) -> _Context:
+    """The context of something inside of it."""
+    return _Context(context.maybe or maybe, context.exempt or exempt, context.dormant)
 
 
 class _State:
@@ -260,7 +266,7 @@ class _Program:
         while self._is("&&", "||"):
             self._take()
             self._newlines()
-            why = self._pipeline(context._replace(maybe=True))
+            why = self._pipeline(_changed(context, maybe=True))
         return why
 
     def _pipeline(self, context: _Context) -> str:
@@ -272,7 +278,7 @@ class _Program:
         while self._is("|"):
             self._take()
             self._newlines()
-            why = self._command(context._replace(maybe=True))
+            why = self._command(_changed(context, maybe=True))
             if len(self._state.assignments) > seen:
                 raise NotStatic(self._token.line, "an assignment in a pipe, which some shells keep")
         return "" if negated else why
@@ -298,13 +304,13 @@ class _Program:
         return "commands in brackets are run there, and the file ends if they fail" if word == "(" else ""
 
     def _if(self, context: _Context) -> None:
-        self._body(context._replace(exempt=True), "then")
+        self._body(_changed(context, exempt=True), "then")
         self._expect("then")
-        perhaps = context._replace(maybe=True)
+        perhaps = _changed(context, maybe=True)
         self._body(perhaps, "elif", "else", "fi")
         while self._is("elif"):
             self._take()
-            self._body(perhaps._replace(exempt=True), "then")
+            self._body(_changed(perhaps, exempt=True), "then")
             self._expect("then")
             self._body(perhaps, "elif", "else", "fi")
         if self._is("else"):
@@ -313,8 +319,8 @@ class _Program:
         self._expect("fi")
 
     def _loop(self, context: _Context) -> None:
-        perhaps = context._replace(maybe=True)
-        self._body(perhaps._replace(exempt=True), "do")
+        perhaps = _changed(context, maybe=True)
+        self._body(_changed(perhaps, exempt=True), "do")
         self._expect("do")
         self._body(perhaps, "done")
         self._expect("done")
@@ -334,7 +340,7 @@ class _Program:
         self._expect("do")
         if not context.dormant:
             self._state.forget(name.literal, name.line, f"{name.literal} is set there by a loop")
-        self._body(context._replace(maybe=True), "done")
+        self._body(_changed(context, maybe=True), "done")
         self._expect("done")
 
     def _case(self, context: _Context) -> None:
@@ -349,7 +355,7 @@ class _Program:
             while self._token.kind == "word" or self._is("|"):
                 self._take()
             self._expect(")")
-            self._list(context._replace(maybe=True), frozenset((";;", "esac")))
+            self._list(_changed(context, maybe=True), frozenset((";;", "esac")))
             if self._is(";;"):
                 self._take()
             self._newlines()
@@ -360,7 +366,7 @@ class _Program:
         self._expect("}")
 
     def _subshell(self, context: _Context) -> None:
-        self._body(context._replace(maybe=True), ")")
+        self._body(_changed(context, maybe=True), ")")
         self._expect(")")
 
     # --- simple commands ---
@@ -416,7 +422,7 @@ class _Program:
     def _assign(self, token: Token, context: _Context) -> None:
         name, operator = _assigned(token)
         head, *rest = token.pieces
-        value = head._replace(text=head.text[len(name) + len(operator) :])
+        value = msgspec.structs.replace(head, text=head.text[len(name) + len(operator) :])
         pieces = (value, *rest) if value.text or not rest else tuple(rest)
         self._state.assign(name, operator, pieces, token.line, context)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 _EXTLINUX = re.compile(r"[ \t]*(default|label|linux|kernel|append|initrd)[ \t]+(.*\S)", re.IGNORECASE)
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True):
     """One line with something in it, by its number from 1."""
 
     number: int
     text: str
 
 
-class CommandLineFile(NamedTuple):
+class CommandLineFile(msgspec.Struct, frozen=True):
     """A file with a kernel line.
 
     Programs read it differently: proxmox-boot-tool takes the first line alone, kernel-install joins all lines, and
@@ -41,7 +42,7 @@ def parse_command_line_file(text: str) -> CommandLineFile:
     )
 
 
-class Label(NamedTuple):
+class Label(msgspec.Struct, frozen=True):
     """One entry of an extlinux.conf; `line` is that of its APPEND."""
 
     name: str
@@ -65,8 +66,8 @@ def parse_extlinux(text: str) -> tuple[Label, ...]:
         elif key == "label":
             labels.append(Label(value, "", "", number, False))
         elif labels and key in ("linux", "kernel"):
-            labels[-1] = labels[-1]._replace(kernel=value)
+            labels[-1] = msgspec.structs.replace(labels[-1], kernel=value)
         elif labels and key == "append":
-            labels[-1] = labels[-1]._replace(append=value, line=number)
+            labels[-1] = msgspec.structs.replace(labels[-1], append=value, line=number)
     chosen = next((n for n, label in enumerate(labels) if label.name == default), 0)
-    return tuple(label._replace(is_default=n == chosen) for n, label in enumerate(labels))
+    return tuple(msgspec.structs.replace(label, is_default=n == chosen) for n, label in enumerate(labels))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 # Longest first, so that && is not read as two &.
 OPERATORS = ("<<-", "&&", "||", ";;", "<<", ">>", "<&", ">&", "<>", ">|", "&", "|", ";", "(", ")", "<", ">")
@@ -36,7 +38,7 @@ class NotStatic(Exception):
         self.why = why
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True):
     """A part of a word.
 
     Attributes:
@@ -54,7 +56,7 @@ class Piece(NamedTuple):
     alternative: tuple[Piece, ...] = ()
 
 
-class Token(NamedTuple):
+class Token(msgspec.Struct, frozen=True):
     """A word with its pieces, an operator, a line end, or the end of the text."""
 
     kind: Literal["word", "operator", "newline", "end"]

@@ -19,7 +19,6 @@ from hostdoctor.loaders import LOADERS
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.parsers.grub_cfg import GrubCfg, is_recovery, kernel_parameters, parse_grub_cfg, parse_grubenv
 from hostdoctor.parsers.grub_default import evaluate
-from hostdoctor.parsers.kernel_cmdline_file import parse_command_line_file, parse_extlinux
 from hostdoctor.readers.boot_loader import BOOTCTL, GRUBBY, Files, Signs, decide, read_signs
 
 T = TypeVar("T")
@@ -205,6 +204,8 @@ def _kernel_configuration(files: Files, first_only: bool) -> Configuration | Non
     shown = f"/{_KERNEL}"
     if isinstance(text, Unknown):
         return None if text is NOT_CAPTURED else Configuration(shown, (shown,), unknown=(text,))
+    from hostdoctor.parsers.kernel_cmdline_file import parse_command_line_file  # noqa: PLC0415  many hosts have none
+
     found = parse_command_line_file(text)
     if found.begins_with_comment and first_only:
         why = Unknown(f"{shown} begins with a comment, and proxmox-boot-tool takes its first line")
@@ -252,6 +253,8 @@ def _extlinux(files: Files) -> tuple[Entry, ...] | Unknown:
     text = files.text(path)
     if isinstance(text, Unknown):
         return text
+    from hostdoctor.parsers.kernel_cmdline_file import parse_extlinux  # noqa: PLC0415  few hosts have it
+
     return tuple(
         Entry(
             label.name,

@@ -23,6 +23,7 @@ GRUBBY, BOOTCTL = "attached/grubby", "attached/bootctl"  # where attached output
 
 _EFI = "sys/firmware/efi/efivars/{}-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 _LIVE = {"boot": ("live", "casper"), "root": ("live:", "/dev/nfs", "nfs:", "nbd:"), "BOOTIF": ("",), "netboot": ("",)}
+_LIVE_IMAGES = ("(tftp", "(http", "(pxe", "(loop", "http:", "https:", "/casper/", "/live/", "/isolinux/", "/arch/boot/")
 _LIVE_NAMES = ("rd.live.image", "rd.live.dir", "netroot", "fetch", "findiso", "iso-scan/filename", "coreos.live.rootfs_url")
 _FAMILIES = {
     "debian": ("debian", "ubuntu"),
@@ -162,6 +163,8 @@ def _not_from_these_files(signs: Signs) -> Unknown | None:
         if name in signs.values and signs.values[name].startswith(beginnings):
             return Unknown(f"{name}={signs.values[name]}: this host was started from a live system or over the network")
     found = next((name for name in _LIVE_NAMES if name in signs.values), "")
+    if not found and signs.image.startswith(_LIVE_IMAGES):
+        found = f"BOOT_IMAGE={signs.image}"
     return Unknown(f"{found}: this host was started from a live system or over the network") if found else None
 
 
@@ -190,9 +193,7 @@ def _by_loader(signs: Signs) -> Loader | Unknown | None:
         return _grub(signs)
     initrd = signs.values.get("initrd", "")
     if "BOOT_IMAGE" in signs.values:
-        return Unknown(
-            f"BOOT_IMAGE={signs.image} with initrd= is of PXELINUX, syslinux or another loader that reads no files here"
-        )
+        return Unknown(f"BOOT_IMAGE={signs.image} on a line of this form is of PXELINUX, syslinux or another loader than GRUB")
     if "\\EFI\\proxmox\\" in initrd:
         return _because("proxmox-systemd-boot", ("/proc/cmdline", f"initrd={initrd}"))
     info, stub = _loader_info(signs), _stub_info(signs)
