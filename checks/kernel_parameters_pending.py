@@ -59,9 +59,11 @@ def _nothing_pending(compared: Comparison) -> Finding:
     configured, entries = compared.configured, compared.files.entries
     if configured is not None and configured.unknown:
         return unjudged(ID, (configured.file,), f"part of {configured.file}", configured.unknown[0])
-    if configured is None and isinstance(entries, Unknown):
+    # Where GRUB reads entries that a command keeps, the file of GRUB's own tools tells little.
+    decides = configured is not None and not compared.reads_kept_entries
+    if not decides and isinstance(entries, Unknown):
         return unjudged(ID, (), _WHAT, entries)
-    if configured is None and compared.entry is None:
+    if not decides and compared.entry is None:
         return unjudged(ID, (), _WHAT, Unknown("which entry is started next does not show"))
     what = configured.file if configured else compared.entry.file if compared.entry else ""
     return Finding(ID, "ok", (), f"what {what} says is what runs", evidence=_because(compared.loader))

@@ -34,15 +34,14 @@ def all_meanings(parameters: Iterable[Parameter]) -> frozenset[str]:
 
 def is_of_boot_process(parameter: Parameter) -> bool:
     """Whether the boot process or an installer gives it, so that a difference says nothing."""
-    names = knowledge.load_kernel_parameters().boot_process
-    given = parameter.key in names.names or parameter.key.startswith(names.beginnings)
-    return given or parameter.text in names.texts or parameter.name.isdecimal()
+    groups = knowledge.load_kernel_parameters().boot_process
+    return any(group.hold(parameter.key, parameter.text) for group in groups) or parameter.name.isdecimal()
 
 
 def is_of_field(parameter: Parameter) -> bool:
     """Whether it is of this tool's field: IOMMU, PCI, GPU drivers, and memory and processors set aside."""
     table = knowledge.load_kernel_parameters()
-    return parameter.key.startswith(table.of_field.beginnings) or parameter.key in table.known_names
+    return any(group.hold(parameter.key, "") for group in table.of_field) or parameter.key in table.known_names
 
 
 def does_nothing(parameter: Parameter, cpu: Cpu) -> bool:

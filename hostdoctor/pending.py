@@ -54,6 +54,11 @@ class Comparison:
         """What the governing loader's files say."""
         return self.files.configured
 
+    @property
+    def reads_kept_entries(self) -> bool:
+        """Whether /etc/default/grub is there and read, but entries are kept by a command, not made from it."""
+        return self.kind.grub_files and not self.kind.entries_are_made
+
     def _entry(self) -> Entry | None:
         """The entry that the next start takes, as far as it shows."""
         entries, boot = self.files.entries, self.boot
@@ -105,12 +110,11 @@ class Comparison:
         """
         if self.configured is None:
             return []
-        only_of_field = self.kind.grub_files and not self.kind.entries_are_made
         return [
             each
             for each in self.configured.parameters
             if not is_of_boot_process(each.parameter)
-            and not (only_of_field and not is_of_field(each.parameter))
+            and not (self.reads_kept_entries and not is_of_field(each.parameter))
             and not self.runs(each.parameter)
         ]
 

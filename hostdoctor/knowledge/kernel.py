@@ -195,6 +195,10 @@ class Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beginnings: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
 
+    def hold(self, key: str, text: str) -> bool:
+        """Whether a parameter is of the group."""
+        return key in self.names or key.startswith(self.beginnings) or text in self.texts
+
 
 class KernelParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole table; `boot_process` are parameters of no interest here, `of_field` those beside the known names that are."""
@@ -204,8 +208,8 @@ class KernelParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     known: tuple[KnownNames, ...]
     setting: tuple[Setting, ...]
     last_wins: tuple[LastWins, ...]
-    boot_process: Names
-    of_field: Names
+    boot_process: tuple[Names, ...]
+    of_field: tuple[Names, ...]
 
     @property
     def settings(self) -> tuple[Setting, ...]:
