@@ -84,7 +84,7 @@ def _pending(compared: Comparison, file: str, waiting: Waiting) -> Finding:
     evidence = _seen(_first_of_field((*waiting.not_made, *waiting.not_started)))
     entry = compared.entry
     if entry is not None:
-        evidence.append(Evidence(entry.where, " ".join(each.text for each in entry.parameters) or "no parameters"))
+        evidence += _in_entry(compared, entry, waiting)
     apply = compared.kind.apply
     # What was taken out of the file is still in what was generated, or may be.
     old = any(entry is None or compared.will_run(each) for each in waiting.removed)
@@ -100,6 +100,15 @@ def _pending(compared: Comparison, file: str, waiting: Waiting) -> Finding:
         remedies=_REMEDY,
         next=", then ".join(step for step in steps if step),
     )
+
+
+def _in_entry(compared: Comparison, entry: Entry, waiting: Waiting) -> Iterator[Evidence]:
+    """Which of the parameters the entry has, and which not."""
+    parameters = [each.parameter for each in (*waiting.not_made, *waiting.not_started)] + list(waiting.removed)
+    for word, there in (("without", False), ("with", True)):
+        texts = dict.fromkeys(each.text for each in parameters if compared.will_run(each) is there)
+        if texts:
+            yield Evidence(entry.where, f"{entry.name or 'its entry'}: {word} {' '.join(texts)}")
 
 
 def _title(compared: Comparison, file: str, waiting: Waiting) -> str:

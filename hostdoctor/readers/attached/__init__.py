@@ -18,7 +18,7 @@ from hostdoctor.evidence.protocol import Evidence
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.paste import Part, split
-from hostdoctor.readers.attached.mount import mount, place_of
+from hostdoctor.readers.attached.mount import mount, place_of, place_of_file
 from hostdoctor.readers.boot_files import read_boot_files
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.host import read_host
@@ -54,7 +54,9 @@ class Pasted:
         self.parts = [part for part in found if part.kind]
         self.evidence: MemoryEvidence = mount(attached.files, found, sources)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
-        self.unread = [*attached.unread, *(_unread(part) for part in found if not part.kind and not place_of(part))]
+        placed = {file.name for file in attached.files if place_of_file(file)}
+        nothing = [part for part in found if not part.kind and part.source not in placed and not place_of(part)]
+        self.unread = [*attached.unread, *map(_unread, nothing)]
 
 
 def _unread(part: Part) -> tuple[str, str]:

@@ -57,6 +57,11 @@ def _path(named: str) -> str:
     return ""
 
 
+def place_of_file(file: Attachment) -> str:
+    """Where a file lies on its host, by its own name; or empty."""
+    return _path(file.path or file.name)
+
+
 def place_of(part: Part) -> str:
     """Where a part lies on its host, by the command that printed it, else by the name of its file; or empty."""
     printed = _PRINTS.match(part.command) if len(part.command) <= _LONGEST_NAME else None
@@ -72,11 +77,12 @@ def mount(files: Iterable[Attachment], parts: Sequence[Part], sources: tuple[str
     names: dict[str, str] = {}
     whole = set()
     for file in files:
-        path = _path(file.path or file.name)
-        if path and path not in found and b"\0" not in file.data:
-            found[path] = clean(file.data.decode("utf-8", "replace")).lstrip("\ufeff").encode()
-            names[path] = f"{file.name}:1"
+        path = place_of_file(file)
+        if path:
             whole.add(file.name)
+        if path and path not in found:
+            found[path] = clean(file.text).lstrip("\ufeff").encode()
+            names[path] = f"{file.name}:1"
     for number, part in enumerate(parts):
         if part.source in whole:
             continue

@@ -584,7 +584,7 @@ def attached(build):
     """The findings over attachments, by name."""
 
     def judged(**files):
-        named = [Attachment(name, "", text.encode()) for name, text in files.items()]
+        named = [Attachment(name, "", text) for name, text in files.items()]
         return build.judge(
             ID, read_attached(Pasted(Attached(tuple(named), ()), tuple(files)), None, 1.0, assume_bare_metal=False)
         )
@@ -662,7 +662,7 @@ def test_what_bootctl_prints(attached):
 def test_files_beside_a_tree(build, ubuntu):
     tree = ubuntu("quiet", None, "quiet")
     (tree.root / "etc/default/grub").unlink()
-    named = Attachment("etc-default-grub.txt", "", default_grub("quiet iommu=pt").encode())
+    named = Attachment("etc-default-grub.txt", "", default_grub("quiet iommu=pt"))
     with FileEvidence(str(tree.root)) as evidence:
         host = read_attached(Pasted(Attached((named,), ()), ("x",)), evidence, 1.0, assume_bare_metal=False)
     (found,) = build.judge(ID, host)
