@@ -15,6 +15,8 @@ from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.parsers.cmdline import parse_command_line
 
 _MOST_WORDS = 4096
+_MOST_VARIABLES, _MOST_ENTRIES = 1000, 1000
+_LONGEST_VALUE = 1 << 13  # a variable may hold another many times over
 _LONGEST_LINE = 1 << 16
 _PIECE = re.compile(
     r"""(?P<single>'[^']*'?)|(?P<double>"(?:[^"\\]|\\.)*"?)|\\(?P<escaped>.)|(?P<variable>\$(?:\w+|\{\w*\}?))|(?P<end>[;&|<>{}\n])"""
@@ -72,26 +74,26 @@ def grub_words(text: str, variables: Mapping[str, str] | None = None) -> list[st
     current: str | None = None
     for match in _PIECE.finditer(text[:_LONGEST_LINE]):
         kind = match.lastgroup
-        if kind in ("blank", "end") or len(words) > _MOST_WORDS:
+        if kind in ("blank", "end") or len(words) > _MOST_WORDS or (current and len(current) > _LONGEST_LINE):
             if current is not None:
                 words.append(current)
             current = None
             if kind != "blank":
-                return words
+                return words[:_MOST_WORDS]
             continue
         piece = match.group()
         if kind == "plain" and current is None and piece.startswith("#"):
             return words
         if kind == "variable":
             # An unquoted variable is split into words: $kernelopts is a whole line.
-            first, *more = known.get(piece.strip("${}"), "").split(" ") or [""]
+            first, *more = known.get(piece.strip("${}"), "")[:_LONGEST_VALUE].split(" ") or [""]
             for each in more:
                 words += [current + first] if current else [first] if first else []
                 current, first = None, each
             current = (current or "") + first if current is not None or first else None
             continue
         current = (current or "") + _plain(kind or "", piece, match, known)
-    return words if current is None else [*words, current]
+    return (words if current is None else [*words, current])[:_MOST_WORDS]
 
 
 def _plain(kind: str, piece: str, match: re.Match[str], known: Mapping[str, str]) -> str:
@@ -99,13 +101,24 @@ def _plain(kind: str, piece: str, match: re.Match[str], known: Mapping[str, str]
         return piece[1:].removesuffix("'")
     if kind == "double":
         inner = piece[1:-1] if len(piece) > 1 and piece.endswith('"') else piece[1:]
-        return "".join(
-            found["escaped"] or (known.get(found["variable"].strip("${}"), "") if found["variable"] else found["plain"] or "")
-            for found in _IN_DOUBLE.finditer(inner)
-        )
+        return _in_double(inner, known)
     if kind == "escaped":
         return "" if match["escaped"] == "\n" else match["escaped"]
     return piece
+
+
+def _in_double(inner: str, known: Mapping[str, str]) -> str:
+    """What stands in double quotes: variables are put in, and a backslash takes quotes, dollars and itself as they are."""
+    found: list[str] = []
+    length = 0
+    for match in _IN_DOUBLE.finditer(inner):
+        variable = match["variable"]
+        text = known.get(variable.strip("${}"), "") if variable else match["escaped"] or match["plain"] or ""
+        found.append(text)
+        length += len(text)
+        if length > _LONGEST_LINE:
+            break
+    return "".join(found)
 
 
 def kernel_parameters(text: str, variables: Mapping[str, str] | None = None) -> tuple[Parameter, ...]:
@@ -166,15 +179,15 @@ class _Reader:
             self.blscfg = True
         elif word == "set":
             name, _, value = rest.strip().partition("=")
-            if name and not name.startswith("-"):
-                self.variables[name] = " ".join(grub_words(value, self.variables))
+            if name and not name.startswith("-") and len(self.variables) < _MOST_VARIABLES:
+                self.variables[name] = " ".join(grub_words(value, self.variables))[:_LONGEST_VALUE]
         elif word == "menuentry":
             words = grub_words(rest, {"menuentry_id_option": "--id"})
             self._title = words[0] if words else ""
             self._id = words[words.index("--id") + 1] if "--id" in words[:-1] else ""
         elif word.startswith("linux"):
             kernel, arguments = (*rest.split(None, 1), "", "")[:2]
-            if kernel and rest[0] in " \t":
+            if kernel and rest[0] in " \t" and len(self.entries) < _MOST_ENTRIES:
                 self.entries.append(Menuentry(self._title, self._id, self._section, number, kernel, (), arguments))
         elif self.entries and not self.entries[-1].initrds:
             self.entries[-1] = msgspec.structs.replace(self.entries[-1], initrds=tuple(grub_words(rest)))

@@ -20,6 +20,8 @@ from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.shell_words import NotStatic, Piece, Token, tokens
 
 _MOST_CHARACTERS = 1 << 18
+_MOST_ASSIGNMENTS = 2000
+_LONGEST_VALUE = 1 << 13  # the kernel takes 4,096 bytes at most; a variable may hold another many times over
 _DEEPEST = 40
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
@@ -114,6 +116,8 @@ class _State:
         """Give a variable a value."""
         if context.dormant:
             return
+        if len(self.assignments) >= _MOST_ASSIGNMENTS:
+            raise NotStatic(line, "more assignments than anybody writes")
         if _SPECIAL.match(name):
             raise NotStatic(line, f"{name} is a variable of the shell's own")
         if operator == "+=" and not self.bash:
@@ -123,6 +127,8 @@ class _State:
         if appends:
             before = self._variable(name, line) or ""
             value = before if isinstance(before, Unknown) else value if isinstance(value, Unknown) else before + value
+        if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+            value = self._unknown(line, "the value is longer than any kernel takes")
         if context.maybe:
             value = self._unknown(line, f"{name} is set there under a condition only")
         self.values[name] = value
@@ -146,20 +152,24 @@ class _State:
 
     def _text(self, pieces: tuple[Piece, ...], line: int) -> str | Unknown:
         """The value of a word in an assignment, where the shell splits nothing and matches no files."""
-        found = []
+        found: list[str] = []
+        length = 0
         for number, piece in enumerate(pieces):
+            if length > _LONGEST_VALUE:
+                return self._unknown(line, "the value is longer than any kernel takes")
             if piece.kind == "unknown":
                 return self._unknown(line, f"{piece.text} is part of the value")
             if piece.kind == "text":
                 before = "" if number == 0 else "x"
                 if not piece.quoted and _TILDE.search(before + piece.text):
                     return self._unknown(line, "a home folder is part of the value")
-                found.append(piece.text)
-                continue
-            text = self._expanded(piece, line)
+                text: str | Unknown = piece.text
+            else:
+                text = self._expanded(piece, line)
             if isinstance(text, Unknown):
                 return text
             found.append(text)
+            length += len(text)
         return "".join(found)
 
     def _variable(self, name: str, line: int) -> str | Unknown | None:

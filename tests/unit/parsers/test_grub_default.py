@@ -296,6 +296,16 @@ def test_a_file_that_is_cut_gives_a_result(text, end):
     evaluate([("a", text[:end])])
 
 
+DOUBLED = f"{V}=xx\n" + f"{V}=${V}${V}\n" * 1500
+
+
+@pytest.mark.parametrize("text", [f"{V}={V}\n" * 4000, DOUBLED, f'A=xxxxxxx\n{V}="{"$A" * 90_000}"'])
+def test_values_that_hold_each_other_do_not_grow_without_end(text):
+    found = evaluate([("a", text)])
+    assert isinstance(found.value(V), Unknown)
+    assert all(len(each.value) <= 1 << 13 for each in found.assignments if isinstance(each.value, str))
+
+
 @pytest.mark.parametrize(
     "text", ["(" * 5000, "$(" * 5000, "${a:-" * 5000, "if true; then " * 5000, "`" * 5001, "\\`" * 50_000 + "`"]
 )
