@@ -458,6 +458,8 @@ class _Program:
         return "" if name in _HARMLESS and not redirected else f"{name} is run there, and the file ends if it fails"
 
     def _export(self, words: list[Token], context: _Context) -> None:
+        if len(words) > 1 and any(piece.kind != "text" for word in words for piece in word.pieces):
+            raise NotStatic(words[0].line, "export with several values, which are all worked out before the first is set")
         for word in words:
             if _assigned(word)[0]:
                 # Unlike in a plain assignment, a shell may split and match what is not quoted.

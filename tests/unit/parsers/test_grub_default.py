@@ -50,6 +50,8 @@ FILES = [
     f'  \t{V}="quiet splash"  \t\n',
     f'export {V}="quiet splash"\n',
     f'export {V}\n{V}="quiet splash"\n',
+    f'export {V}=a {W}="${V}"\n',
+    f"export {V}=a {W}=b\n",
     f'{V}="quiet splash"  # keep me "\n',
     f'{V}="quiet nomodule#x" #c\n',
     f"{V}=quiet#no-comment\n",
