@@ -137,6 +137,8 @@ def _explanation(compared: Comparison, file: str, waiting: Waiting) -> str:
     if waiting.not_started:
         what, verb = _named(waiting.not_started)
         parts.append(f"{what} {verb} in {entry.file if entry else file}, and the host was not restarted since.")
+    if waiting.not_made and compared.configured is not None:
+        parts += [f"{why.reason}." for why in compared.configured.unknown]
     if waiting.removed and (waiting.not_made or waiting.not_started):
         what, verb = _named(waiting.removed)
         parts.append(f"{what} {verb} on the running command line and no longer there.")
@@ -179,8 +181,9 @@ def _overridden(compared: Comparison, cpu: Cpu) -> Iterator[Finding]:
     for (file, by_where), lost in compared.overridden().items():
         further_line = not lost[0].placed.variable
         title, next_ = _on_further_line(compared, file, lost) if further_line else _dropped(compared, file, lost)
-        effective = not all(does_nothing(each.placed.parameter, cpu) for each in lost)
-        # Of two lines in one file the owner sees both: the earlier one may be left there on purpose.
+        gone = [each.placed.parameter for each in lost if not compared.sets(each.placed.parameter.key)]
+        effective = not all(does_nothing(each, cpu) for each in gone)
+        # Of two lines in one file the owner sees both, and what another file sets to another value may be meant so.
         outcome: Outcome = "warning" if effective and (lost[0].by_file != file or further_line) else "info"
         by = "the line that counts" if further_line else f"assigns {lost[0].placed.variable} again"
         evidence = (*_seen(each.placed for each in lost), Evidence(by_where, by), *_shows(compared))

@@ -102,6 +102,10 @@ class Comparison:
             each.parameter for each in self.configured.parameters
         )
 
+    def sets(self, key: str) -> bool:
+        """Whether the files set a parameter of this name, to whatever."""
+        return self.configured is not None and any(each.parameter.key == key for each in self.configured.parameters)
+
     @property
     def waiting(self) -> list[Placed]:
         """What is configured and does not run.
@@ -168,15 +172,15 @@ class Comparison:
     def overridden(self) -> Mapping[tuple[str, str], Sequence[Overridden]]:
         """What one assignment gives and a later one drops, by file and the place of the later one.
 
-        Where anything else sets the same parameter, its owner decided on it, and nothing was lost.
+        Where the same file sets the parameter to something else later, its owner changed it, and nothing was lost.
         """
         found: dict[tuple[str, str], list[Overridden]] = {}
         if self.configured is None:
             return found
-        keys = {each.parameter.key for each in self.configured.parameters}
         for each in self.configured.overridden:
             parameter = each.placed.parameter
-            if is_of_field(parameter) and parameter.key not in keys and not self.runs(parameter):
+            changed = self.sets(parameter.key) and each.by_file == each.placed.file
+            if is_of_field(parameter) and not changed and not self.runs(parameter):
                 found.setdefault((each.placed.file, each.by_where), []).append(each)
         return found
 

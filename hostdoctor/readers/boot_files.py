@@ -99,7 +99,10 @@ def _grub_configuration(signs: Signs, variables: Mapping[str, str]) -> Configura
     found, unknown = _grub_texts(signs)
     if not found and not unknown:
         return None
-    result = evaluate([(f"/{path}", text) for path, text in found], _has_bash(signs, found))
+    named = [(f"/{path}", text) for path, text in found]
+    result = evaluate(named)
+    if not _has_bash(signs, found) and (refused := evaluate(named, bash=False).stopped):
+        unknown.append(refused)  # what its owner meant is plain all the same
     traced = {
         name: _trace(files, [each for each in result.assignments if each.variable == name], variables)
         for name in (_ALWAYS, _DEFAULT)

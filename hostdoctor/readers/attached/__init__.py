@@ -69,9 +69,11 @@ def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assu
     host = read_host(tree or pasted.evidence, deadline_s, assume_bare_metal)
     if tree is not None:
         host = _completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal))
-        files = read_boot_files((tree, pasted.evidence), host.boot, host.environment.container)
-        host = msgspec.structs.replace(host, boot_files=files)
     host = apply_parts(host, pasted.parts)
+    # Again, since the files may lie in both, and a log may have told the running line.
+    evidences = (pasted.evidence,) if tree is None else (tree, pasted.evidence)
+    files = read_boot_files(evidences, host.boot, host.environment.container)
+    host = msgspec.structs.replace(host, boot_files=files)
     if isinstance(host.functions, Unknown):
         host = msgspec.structs.replace(host, functions=_NO_FUNCTIONS)
     environment = read_environment(tree or pasted.evidence, host.cpu, host.firmware, host.functions)

@@ -31,6 +31,7 @@ _KNOWN = re.compile(
 )
 _PRINTS = re.compile(r"(?:sudo +)?(?:cat|head|less|more|grep(?: +-\w+)*(?: +(?:'[^']*'|\"[^\"]*\"|[^\s/]+))?) +(/\S+)\s*\Z")
 _LONGEST_NAME = 300
+_ENDS_STATEMENT = re.compile(r"[ \t]*(?:#?[ \t]*(?:export[ \t]+)?GRUB_[A-Z_]+\+?=|(?:fi|done|esac|\})[ \t;]*\Z)")
 
 
 def _path(named: str) -> str:
@@ -68,6 +69,13 @@ def place_of(part: Part) -> str:
     return _path(printed[1]) if printed else ""
 
 
+def _without_prose(lines: Sequence[str]) -> str:
+    """A shell file without what people wrote below it, which the shell would take for commands."""
+    last = max((number for number, line in enumerate(lines) if _ENDS_STATEMENT.match(line)), default=len(lines) - 1)
+    goes_on = lines[last].endswith("\\") or any(sign in line for line in lines[last + 1 :] for sign in "\"'\\")
+    return "\n".join(lines if goes_on else lines[: last + 1])
+
+
 def mount(files: Iterable[Attachment], parts: Sequence[Part], sources: tuple[str, ...]) -> MemoryEvidence:
     """The host's files among what was attached; of two for one path the first stands.
 
@@ -90,6 +98,7 @@ def mount(files: Iterable[Attachment], parts: Sequence[Part], sources: tuple[str
         place = place_of(part) or (kind.removeprefix(_FILE) if kind.startswith(_FILE) else _PLACES.get(kind, ""))
         path = place.format(number=number)
         if path and path not in found:
-            found[path] = f"{part.text}\n".encode()
+            text = _without_prose(part.lines) if kind == "grub-default" else part.text
+            found[path] = f"{text}\n".encode()
             names[path] = part.where()
     return MemoryEvidence(found, sources, names)

@@ -181,10 +181,22 @@ def test_what_another_drop_in_brings_back_is_not_lost(ubuntu, only):
     assert only(tree).outcome == "ok"
 
 
-def test_a_drop_in_that_decides_otherwise_loses_nothing(ubuntu, only):
+def test_a_drop_in_that_decides_otherwise_is_worth_a_word(ubuntu, only):
     tree = ubuntu("quiet pci=realloc", "pci=realloc=off", "pci=realloc=off")
     tree.write("etc/default/grub.d/60-site.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="pci=realloc=off"\n')
-    assert only(tree).outcome == "ok"
+    assert only(tree).outcome == "info"
+
+
+def test_an_addition_that_dash_refuses(ubuntu, only):
+    """Ubuntu's sh is dash, so that update-grub ends with an error and the old grub.cfg stays."""
+    found = only(ubuntu("quiet", "quiet", "quiet", more='GRUB_CMDLINE_LINUX+=" iommu=pt"\n'))
+    assert (found.outcome, found.subject) == ("warning", ("/etc/default/grub",))
+    assert "line 6: += is no assignment for dash" in found.explanation
+
+
+def test_a_parameter_that_was_changed_in_the_same_file(ubuntu, only):
+    more = 'GRUB_CMDLINE_LINUX_DEFAULT="pci=realloc=off"\n'
+    assert only(ubuntu("pci=realloc", "pci=realloc=off", "pci=realloc=off", more=more)).outcome == "ok"
 
 
 def test_kdump_appends(ubuntu, only):
@@ -600,6 +612,12 @@ def test_a_paste_with_several_files(attached):
     (found,) = attached(paste=paste)
     assert (found.outcome, found.subject) == ("warning", ("/etc/default/grub",))
     assert found.evidence[0].source == "paste:7"
+
+
+def test_prose_below_a_file_is_no_part_of_it(attached):
+    paste = f"My file:\n{default_grub('quiet iommu=pt')}\nand this is what runs\n\n{GRUB_LINE} quiet\nAny ideas?\n"
+    (found,) = attached(paste=paste)
+    assert (found.outcome, found.subject) == ("warning", ("/etc/default/grub",))
 
 
 def test_a_paste_of_a_proxmox_host(attached):
