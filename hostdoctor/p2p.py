@@ -19,7 +19,7 @@ from hostdoctor import knowledge
 from hostdoctor.bars import missing_bars, vram_bar
 from hostdoctor.drivers import nvml_p2p
 from hostdoctor.facts.host import KernelVersion, Kfd
-from hostdoctor.facts.pci import ATI, NVIDIA, Function, GpuFacts
+from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
 from hostdoctor.topology import is_lost
@@ -299,6 +299,8 @@ def _is_intel_host(view: View, accessor: Function) -> bool:
 def _host_bridge_allowed(first: Function | None, version: KernelVersion, same: bool) -> bool | None:
     if first is None:
         return False
+    if not first.has_known_id:
+        return None
     found = knowledge.host_bridge_allowed(first.id, (version.major, version.minor))
     if found is None:
         return False
@@ -317,8 +319,8 @@ def _large_bar(owner: Function, facts: GpuFacts) -> Condition:
     if isinstance(total, Unknown) or isinstance(visible, Unknown):
         return _large_bar_by_id(owner)
     evidence = (
-        Evidence(owner.source("mem_info_vis_vram_total"), str(visible)),
-        Evidence(owner.source("mem_info_vram_total"), str(total)),
+        Evidence(facts.memory_source or owner.source("mem_info_vis_vram_total"), str(visible)),
+        Evidence(facts.memory_source or owner.source("mem_info_vram_total"), str(total)),
     )
     if visible and visible == total:
         return Condition("large-bar", "holds", "all of the owner's memory shows in its BAR", evidence)
@@ -347,7 +349,7 @@ def _large_bar_by_id(owner: Function) -> Condition:
     if bar is None or isinstance(bar, Unknown) or not bar.assigned or vram is None:
         text = "how much of the owner's memory shows in its BAR is not known"
         return Condition("large-bar", "unknown", text)
-    evidence = (Evidence(owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
+    evidence = (Evidence(bar.said_at or owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
     if bar.size_bytes >= vram[1]:
         return Condition("large-bar", "holds", "the owner's BAR is as large as its memory", evidence)
     if bar.size_bytes < vram[0] * 0.9:
@@ -379,12 +381,13 @@ def reach(view: View, accessor: Function, owner: Function) -> Condition:
     if bar is None and not missing_bars(owner):
         return Condition("bar-reach", "unknown", "where the owner's BAR lies is not known")
     if bar is None or not bar.assigned:
-        nowhere = (Evidence(owner.source("resource"), "no address for the memory BAR"),)
+        said_at = next((each.said_at for each in missing_bars(owner)), "")
+        nowhere = (Evidence(said_at or owner.source("resource"), "no address for the memory BAR"),)
         text = "the owner's memory BAR has no address"
         return Condition("bar-reach", "fails", text, nowhere, remedies=("firmware-above-4g-decoding",))
     if isinstance(bits, Unknown):
         return Condition("bar-reach", "unknown", bits.reason)
-    where = Evidence(owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
+    where = Evidence(bar.said_at or owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
     if view.host.cpu.is_amd and bar.address <= HT_HOLE_END and bar.end >= HT_HOLE_START:
         text = "the owner's BAR lies in the HyperTransport range just below 1 TiB, where AMD processors may map no DMA"
         return Condition("bar-reach", "unknown", text, (where,), remedies=("firmware-mmio-below-dma-limit",))
@@ -407,7 +410,7 @@ def driver_remaps(view: View) -> bool | Unknown:
     if amdgpu and amdgpu.version:
         return Unknown(f"amdgpu {amdgpu.version} is not the kernel's own")
     if isinstance(boot.version, Unknown):
-        return boot.version
+        return False if boot.older_than is not None and boot.older_than <= REMAP_SINCE else boot.version
     if boot.version >= REMAP_SINCE:
         return True
     if ".el" in known(boot.release, ""):
@@ -417,10 +420,11 @@ def driver_remaps(view: View) -> bool | Unknown:
 
 def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple[Evidence, ...]) -> Condition:
     type_, remaps = accessor.iommu_type, driver_remaps(view)
-    if isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED):
+    if remaps is not False and (isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED)):
         why = remaps.reason if isinstance(remaps, Unknown) else "its mode is not known"
         return Condition("bar-reach", "unknown", f"{beyond}, and whether the IOMMU maps it is not known: {why}", seen)
-    mode = Evidence(accessor.source("iommu_group/type"), type_ or "no IOMMU group")
+    shown = type_.reason if isinstance(type_, Unknown) else type_ or "no IOMMU group"
+    mode = Evidence(accessor.source("iommu_group/type"), shown)
     if type_ in TRANSLATED and remaps:
         text = f"{beyond}, but the IOMMU ({type_}) maps it, as kernels from {REMAP_SINCE} on let amdgpu do"
         return Condition("bar-reach", "holds", text, (*seen, mode))
@@ -458,7 +462,7 @@ def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple
 
 def same_nvidia_chip(a: Function, b: Function) -> bool | None:
     """Whether two GPUs have the same die; None where one of them is not in the tables."""
-    if a.device == b.device:
+    if a.is_twin_of(b):
         return True
     chips = (knowledge.chip_of(a.id), knowledge.chip_of(b.id))
     return chips[0] == chips[1] if all(chips) else None
@@ -515,6 +519,9 @@ def _one_old_root_complex(view: View, accessor: Function, owner: Function) -> Co
         return Condition("root-complex", "unknown", f"the ports above {cut_off[0]} are not all in this evidence")
     roots = [(view.topology.above(gpu) or [gpu])[-1] for gpu in (accessor, owner)]
     old = [root for root in roots if knowledge.nvidia_old_root_port(root.id)]
+    nameless = [root.address for root in roots if root.vendor == INTEL and not root.has_known_id]
+    if not old and nameless and accessor.root != owner.root:
+        return Condition("root-complex", "unknown", f"which processor's port {nameless[0]} is, its name does not tell")
     if not old or accessor.root == owner.root:
         return Condition("root-complex", "holds", "no old root complex lies between them")
     text = f"the driver refuses P2P between root complexes of this generation of Intel processors ({old[0].id})"

@@ -32,27 +32,51 @@ _LSPCI_LINE = (
 _TOPO_LINE = r"\s*(?:GPU0\s+(?:GPU1|CPU Affinity|NIC0|mlx5)|GPU\d+\s+(?:X|OK|SYS|NODE|PHB|P[XI][BX]|NV\d+|[CTG]?NS)\s)"
 _RBT_HEADING = r"\s*(?:Inter-Device Access|Device Access|Unidirectional copy peak bandwidth)"
 _P2P_HEADING = r"(?:Device: \d+, .*pciBusID|(?:Uni|Bi)directional P2P=|P2P Connectivity Matrix|P2P=(?:En|Dis)abled )"
+_ROCMINFO = r"ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
+_ROCMINFO_LINE = r"Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed|Agent \d+\s*$"
+_ROCM_SMI_LINE = (
+    r"GPU\[\d+\]\s{1,8}: |ERROR:root:Driver not initialized|cat: /sys/module/amdgpu/initstate"
+    r"|=+ (?:(?:Weight|Hops|Link (?:Type|accessibility)) between two GPUs|PCI Bus ID|Concise Info|Product Info|Memory Usage) =+"
+)
+_AMD_SMI = r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:|\| AMD-SMI \S|AMDSMI Tool:|GPU: \d+\s*$"
+_AMD_SMI_LINE = (
+    r"(?:LINK METRIC|CACHE COHERANCY|ATOMICS|DMA|BI-DIRECTIONAL) TABLE:|gpu,\w+,"
+    r"|ERROR:root:(?:Drivers not loaded|Unable to (?:get|detect any GPU) devices)"
+)
 _HEX_DUMP = r"[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$"
-_MONTH = r"[^\W\d]{2,5}\.?,? {1,2}\d{1,2},? "  # in any language: "févr. 11 "
-_STAMP = r"\[ {0,4}\d{1,7}\.\d{6}\](?:\[ *[TC]\d+\])? ?"
+# The kernel's log. Before a stamp: what grep adds, the raw buffer's priority, what dmesg --decode adds.
+_MONTH = r"(?:[^\W\d]{2,6}\.?|\d{1,2}[^\W\d]),? {1,2}\d{1,2},? "  # in any language: "févr. 11 ", "2月 11 "
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ZONE = r"(?:Z|[+-][\d:]{2,6})"
+_BEFORE = r"[ \t]{0,8}(?:[\w./+-]{1,120}:)?(?:\d{1,7}[:-])?(?:<\d{1,3}>)?(?:[a-z0-9]{3,8} *:[a-z]{3,6} *: ?)?"
+_SINCE_BOOT = r"\[ {0,7}\d{1,9}\.\d{3,9}(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?:\[ *[TC]\d[^\]]{0,30}\])? ?"
+_RELATIVE = r"\[ *\+\d{1,9}\.\d{3,9}\] |\[[^\W\d]{3}[ \d]\d \d\d:\d\d\] "  # dmesg --reltime
+_STAMP = rf"(?:{_SINCE_BOOT}|{_RELATIVE}|\[(?:[^\W\d]{{1,6}}\.?,? +)?{_MONTH}{_CLOCK} \d{{4}}\] )"
+_DATED = rf"(?:{_MONTH}(?:\d{{4}} )?{_CLOCK}(?: \d{{4}})?|\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:{_ZONE}| [A-Z]{{3,5}})?)"
+_PROGRAM = r"(?:\S{1,255} ){0,2}?(?:kernel|[\w.@/-]{1,64}\[\d{1,9}\]|systemd|sudo|CRON|rsyslogd|dbus-daemon)(?:\[n/a\])?: ?"
+_DRIVER = r"[a-z][\w-]{1,24} [0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?::[\w:]{1,20})?: "
+_SUBSYSTEM = (
+    r"(?:NVRM|AMD-Vi|DMAR(?:-IR)?|\[drm(?::\w+)?(?: \[\w+\])?\]|kfd(?: kfd)?|amdgpu|nouveau|nvidia(?:-\w+)?|iommu|DMI|smpboot"
+    r"|pci_bus [0-9a-f:]{7,13}|arm-smmu\S* \S+|pciehp \S+|Hypervisor detected|(?:Kernel c|C)ommand line): ?\S"
+    r"|\[drm(?::\w+)?\] \S|PCI host bridge to bus "
+    r"|nvidia-nvswitch\d+: |Unknown kernel command line parameters |\{\d+\}\[Hardware Error\]: |pcieport \S+: "
+)
 
 FORMATS: tuple[Format, ...] = (
     # --- the kernel's log ---------------------------------------------------------------------------------------------
-    Format("kernel-log", "line", _STAMP),
-    Format("kernel-log", "line", rf"\[(?:[^\W\d]{{2,5}} ){{2}}[ \d]\d {_CLOCK} \d{{4}}\] "),  # dmesg -T
-    Format("kernel-log", "line", rf"<\d{{1,3}}>(?:{_STAMP})?"),
-    Format("kernel-log", "line", rf"\d{{4}}-\d\d-\d\dT{_CLOCK}\S* (?:\S+ kernel(?:\[\d+\])?: )?"),
-    Format("kernel-log", "line", rf"{_MONTH}(?:\d{{4}} )?{_CLOCK} \S+ kernel(?:\[\d+\])?: "),
-    Format("kernel-log", "line", rf"(?:pci|pcieport|nvidia|amdgpu|vfio-pci|nouveau|mlx5_core) {_ADDRESS}: "),
-    Format("kernel-log", "line", r"(?:NVRM|AMD-Vi|DMAR(?:-IR)?|\[drm(?::\w+)?\]|kfd kfd|iommu): \S"),
+    Format("kernel-log", "line", rf"{_BEFORE}{_STAMP}"),
+    Format("kernel-log", "line", rf"{_BEFORE}(?:[^\W\d]{{1,6}}\.? )?{_DATED} {_PROGRAM}"),
+    Format("kernel-log", "line", rf"[ \t]{{0,8}}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
+    Format("kernel-log", "line", r"\d{1,3},\d{1,12},\d{1,16},[^;]{1,80};"),  # /dev/kmsg
+    Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:{_DRIVER}|{_SUBSYSTEM})"),
+    Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
-    Format("lspci", "indented", rf"{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )[A-Z\"(].*: \S", rf"{_HEX_DUMP}"),
-    Format("lspci", "indented", rf"{_ADDRESS} [0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
+    Format("lspci", "indented", rf"\s*{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )(?:3D |[A-Z\"(]).*: \S", rf"{_HEX_DUMP}"),
+    Format("lspci", "indented", rf"\s*{_ADDRESS} (?:Class )?[0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
     Format("lspci-fields", "indented", _LSPCI_LINE),
-    Format("lspci-tree", "indented", r"-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
+    Format("lspci-tree", "indented", r"\s*-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
     Format("lspci-machine", "line", rf'{_ADDRESS} "[^"]*" "[^"]*" "'),
-    Format("lspci-records", "block", rf"Slot:\t{_ADDRESS}\s*$"),
+    Format("lspci-records", "block", rf"(?:Slot|Device):\s+{_ADDRESS}\s*$"),
     Format("sysfs-listing", "line", r"/sys/(?:bus/pci|devices|class/drm|class/kfd|module)/\S+:"),
     # --- files of the host --------------------------------------------------------------------------------------------
     Format("file:proc/cmdline", "line", r"(?:BOOT_IMAGE=|initrd=\\|root=(?:UUID=|/dev/|ZFS=|PARTUUID=|LABEL=))\S+"),
@@ -60,6 +84,10 @@ FORMATS: tuple[Format, ...] = (
     Format("file:proc/cpuinfo", "block", r"processor\s*: 0\s*$"),
     Format("file:proc/iomem", "line", r"\s*[0-9a-f]{8,16}-[0-9a-f]{8,16} : \S"),
     Format("file:etc/os-release", "line", r"(?:PRETTY_NAME|NAME|VERSION|VERSION_ID|VERSION_CODENAME|ID|ID_LIKE|HOME_URL)=\S"),
+    Format("uname", "line", r"Linux \S+ \d+\.\d+\.\d+\S* #\d"),
+    Format("sysctl", "line", r"(?:kernel|vm|fs|net|dev|debug|user|abi|sunrpc)\.[\w./-]+ = "),
+    Format("lscpu", "block", r"Architecture:\s+(?:x86_64|aarch64|i686)"),
+    Format("dmidecode", "block", r"# dmidecode \d", r"Handle 0x[0-9A-F]{4}, DMI type \d+"),
     Format("file:boot/config", "line", r"(?:CONFIG_[A-Z0-9_]+=|# CONFIG_[A-Z0-9_]+ is not set)"),
     # --- boot configuration -------------------------------------------------------------------------------------------
     Format("grub-default", "body", r"#?\s*(?:export\s+)?GRUB_[A-Z_]+\+?=|# If you change this file, run .update-grub"),
@@ -83,12 +111,16 @@ FORMATS: tuple[Format, ...] = (
     Format("simple-p2p", "block", r"\[.*simpleP2P\] - Starting"),
     Format("nvbandwidth", "block", r"nvbandwidth Version:", r"Running (?:host_to_device|device_to_host|device_to_device)"),
     # --- AMD ----------------------------------------------------------------------------------------------------------
-    Format("rocminfo", "block", r"ROCk module (?:is|version)|HSA System Attributes"),
-    Format("rocm-smi", "block", r"=+ ?ROCm System Management Interface ?=+|=+ ROCm SMI "),
-    Format("amd-smi", "block", r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:|GPU: \d+\s*$|AMDSMI Tool:"),
-    Format("device-files", "line", r"[cb][rwx-]{9}[.+]? +\d+ \S+ +\S+ +\d+, +\d+ .* (?:/dev/)?\S+$"),
-    Format("user-ids", "line", r"uid=\d+\("),
-    Format("user-groups", "line", r"\S+ : (?:[a-z_][\w-]*\s?)+$"),
+    Format("rocminfo", "block", _ROCMINFO, rf"{_ROCMINFO_LINE}"),
+    Format("rocm-smi", "block", r"=+ ?ROCm System Management Interface ?=+|=+ ROCm SMI ", rf"{_ROCM_SMI_LINE}"),
+    Format("amd-smi", "block", _AMD_SMI, rf"{_AMD_SMI_LINE}"),
+    # --- the user and device files ------------------------------------------------------------------------------------
+    Format("device-files", "line", r"[cbdl][rwxsStT-]{9}[.+@]? +\d+ \S+ +\S+ +\d|total \d+\s*$|/dev(?:/dri)?:\s*$"),
+    Format("device-files", "line", r"ls: .{1,60}/dev/(?:kfd|dri|nvidia)"),
+    Format("file-acls", "line", r"# (?:file: dev/|owner: |group: )\S|(?:user|group|mask|other):[^:\s]*:[rwx-]{3}"),
+    Format("user-ids", "line", r"uid=\d+"),
+    Format("user-groups", "line", r"[a-z_][\w-]* : [a-z_][\w-]*(?: [a-z_][\w-]*)*\s*$"),
+    Format("memlock", "line", r"max locked memory\s"),
     Format("json", "block", r"[\[{]\s*(?:$|[\[{\"])"),
 )  # fmt: skip
 

@@ -114,7 +114,7 @@ def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, h
     """What is to be known besides what GPU drivers serve."""
     cpu, firmware = read_cpu(evidence), read_firmware(evidence)
     environment = read_environment(evidence, cpu, firmware, functions)
-    boot = read_boot(evidence, with_config=has_amd)
+    boot = read_boot(evidence, with_config=has_amd or (isinstance(functions, Unknown) and evidence.kind != "live"))
     return Host(
         environment=msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal),
         functions=functions,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hostdoctor.evidence.attached import Attachment
 from hostdoctor.evidence.memory import MemoryEvidence
-from hostdoctor.parsers.paste import Part, clean
+from hostdoctor.parsers.paste import Part
+from hostdoctor.parsers.system_tools import dmidecode_files, lscpu_files, release_files, sysctl_files
+from hostdoctor.readers.attached.boot_names import without_prose
 from hostdoctor.readers.boot_loader import BOOTCTL, GRUBBY
 
 # Parts that are a host's file, by the path where its readers look.
@@ -20,85 +23,56 @@ _PLACES = {
     "modprobe": "etc/modprobe.d/attached-{number}.conf",
 }
 _FILE = "file:"
-# Paths that name what a file is, where its text alone does not: with / or with what people write for it in names.
-_KNOWN = re.compile(
-    r"(?:\A|.*[^a-z])(?:(?P<drop_in>etc[/_.-]default[/_.-]grub\.d[/_.-](?P<name>[\w.+-]+?\.cfg))"
-    r"|(?P<grub>etc[/_.-]default[/_.-]grub)|(?P<kernel>etc[/_.-]kernel[/_.-]cmdline)"
-    r"|(?P<uuids>etc[/_.-]kernel[/_.-]proxmox-boot-uuids)|(?P<proc>proc[/_.-]cmdline)"
-    r"|(?P<cfg>boot[/_.-]grub(?P<two>2?)[/_.-]grub\.cfg)|(?P<env>boot[/_.-]grub2?[/_.-]grubenv)"
-    r"|(?P<entry>loader[/_.-]entries[/_.-](?P<id>[\w.+-]+?)\.conf)|(?P<stub>etc[/_.-]kernelstub[/_.-]configuration)"
-    r"|(?P<extlinux>extlinux\.conf)|(?P<loader>etc[/_.-]sysconfig[/_.-]bootloader))(?:\.(?:txt|log|conf))?\Z"
-)
-_PRINTS = re.compile(r"(?:sudo +)?(?:cat|head|less|more|grep(?: +-\w+)*(?: +(?:'[^']*'|\"[^\"]*\"|[^\s/]+))?) +(/\S+)\s*\Z")
-_LONGEST_NAME = 300
-_ENDS_STATEMENT = re.compile(r"[ \t]*(?:#?[ \t]*(?:export[ \t]+)?GRUB_[A-Z_]+\+?=|(?:fi|done|esac|\})[ \t;]*\Z)")
+# The names of PCI functions and root buses have colons as well.
+_LISTED = re.compile(r"/(sys(?:/(?:(?:pci)?[0-9a-f]{4,8}:[0-9a-f]{2}(?::[0-9a-f]{2}\.[0-7])?|[^/:\s]+))+):(.*)")
+# Outputs of tools that say what a host's files say; those come first.
+_TOOLS: dict[str, Callable[[Sequence[str]], dict[str, str]]] = {
+    "uname": release_files,
+    "file:proc/version": release_files,
+    "sysctl": sysctl_files,
+    "lscpu": lscpu_files,
+    "dmidecode": dmidecode_files,
+}
 
 
-def _path(named: str) -> str:
-    """The path on its host that a name tells of, or empty."""
-    found = _KNOWN.match(named) if len(named) <= _LONGEST_NAME else None
-    if found is None:
-        return ""
-    groups = {key: value for key, value in found.groupdict().items() if value is not None}
-    for key, place in (
-        ("drop_in", f"etc/default/grub.d/{groups.get('name')}"),
-        ("grub", "etc/default/grub"),
-        ("kernel", "etc/kernel/cmdline"),
-        ("uuids", "etc/kernel/proxmox-boot-uuids"),
-        ("proc", "proc/cmdline"),
-        ("cfg", f"boot/grub{groups.get('two', '')}/grub.cfg"),
-        ("env", "boot/grub/grubenv"),
-        ("entry", f"boot/loader/entries/{groups.get('id')}.conf"),
-        ("stub", "etc/kernelstub/configuration"),
-        ("extlinux", "boot/extlinux/extlinux.conf"),
-        ("loader", "etc/sysconfig/bootloader"),
-    ):
-        if key in groups:
-            return place
-    return ""
-
-
-def place_of_file(file: Attachment) -> str:
-    """Where a file lies on its host, by its own name; or empty."""
-    return _path(file.path or file.name)
-
-
-def place_of(part: Part) -> str:
-    """Where a part lies on its host, by the command that printed it, else by the name of its file; or empty."""
-    printed = _PRINTS.match(part.command) if len(part.command) <= _LONGEST_NAME else None
-    return _path(printed[1]) if printed else ""
-
-
-def _without_prose(lines: Sequence[str]) -> str:
-    """A shell file without what people wrote below it, which the shell would take for commands."""
-    last = max((number for number, line in enumerate(lines) if _ENDS_STATEMENT.match(line)), default=len(lines) - 1)
-    goes_on = lines[last].endswith("\\") or any(sign in line for line in lines[last + 1 :] for sign in "\"'\\")
-    return "\n".join(lines if goes_on else lines[: last + 1])
-
-
-def mount(files: Iterable[Attachment], parts: Sequence[Part], sources: tuple[str, ...]) -> MemoryEvidence:
-    """The host's files among what was attached; of two for one path the first stands.
-
-    A file whose own name tells what it is lies there whole; else each part does, by its command or its kind.
-    """
-    found: dict[str, bytes] = {}
+def mount(parts: Sequence[Part], sources: tuple[str, ...], own: Mapping[str, Attachment] | None = None) -> MemoryEvidence:
+    """The files among the parts, and those whose paths told where they lie; of two for one path the first stands."""
+    files: dict[str, bytes] = {}
     names: dict[str, str] = {}
-    whole = set()
-    for file in files:
-        path = place_of_file(file)
-        if path:
-            whole.add(file.name)
-        if path and path not in found:
-            found[path] = clean(file.text).lstrip("\ufeff").encode()
-            names[path] = f"{file.name}:1"
+    for path, file in (own or {}).items():
+        files[path], names[path] = file.text.encode(), file.name
+        if path == "proc/version":
+            for release, text in release_files(file.text.split("\n")).items():
+                files.setdefault(release, text.encode())
+                names.setdefault(release, file.name)
+    for path, text, where in (*_of_parts(parts), *_of_tools(parts)):
+        if path not in files:
+            files[path], names[path] = f"{text}\n".encode(), where
+    return MemoryEvidence(files, sources, names)
+
+
+def _of_parts(parts: Iterable[Part]) -> Iterable[tuple[str, str, str]]:
     for number, part in enumerate(parts):
-        if part.source in whole:
-            continue
-        kind = part.kind
-        place = place_of(part) or (kind.removeprefix(_FILE) if kind.startswith(_FILE) else _PLACES.get(kind, ""))
-        path = place.format(number=number)
-        if path and path not in found:
-            text = _without_prose(part.lines) if kind == "grub-default" else part.text
-            found[path] = f"{text}\n".encode()
-            names[path] = part.where()
-    return MemoryEvidence(found, sources, names)
+        place = part.kind.removeprefix(_FILE) if part.kind.startswith(_FILE) else _PLACES.get(part.kind, "")
+        if place:
+            text = without_prose(part.lines) if place.startswith("etc/default/grub") else part.text
+            yield place.format(number=number), text, part.where()
+        elif part.kind == "sysfs-listing":
+            for path, text in listed_files(part).items():
+                yield path, text, part.where()
+
+
+def listed_files(part: Part) -> dict[str, str]:
+    """The files of which "grep . FILES" prints each line behind the file's path."""
+    files: dict[str, list[str]] = {}
+    for line in part.lines:
+        if match := _LISTED.match(line):
+            files.setdefault(posixpath.normpath(match[1]), []).append(match[2].strip())
+    return {path: "\n".join(lines) for path, lines in files.items()}
+
+
+def _of_tools(parts: Iterable[Part]) -> Iterable[tuple[str, str, str]]:
+    for part in parts:
+        if part.kind in _TOOLS:
+            for path, text in _TOOLS[part.kind](part.lines).items():
+                yield path, text, part.where()
