@@ -131,8 +131,8 @@ class _Splitter:
         open_ = self._format
         if open_ is None:
             return False
-        if open_.extent == "block":
-            return not is_start
+        if open_.extent in ("block", "body"):
+            return not is_start or (open_.extent == "body" and open_.kind == new.kind)
         return open_.kind == new.kind
 
     def _boundary(self, line: str) -> str:

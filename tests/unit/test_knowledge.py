@@ -483,6 +483,7 @@ def test_remedies_that_findings_may_name():
         "update-gpu-firmware",
         "remove-parameter",
         "replace-parameter",
+        "apply-boot-configuration",
         "payload-size-safe",
         "numa-balancing-off",
         "numa-bind",

@@ -17,6 +17,7 @@ IDS = {
     "iommu-mode", "acs-redirect", "kernel-parameters", "bar-unassigned", "bar-size", "bar-reach", "window-space",
     "p2p-kernel", "p2p-pair", "numa-placement", "numa-balancing", "payload-size", "pcie-atomics", "link-stability",
     "link-errors", "gpu-driver", "gpu-access", "gpu-faults", "iommu-faults",
+    "kernel-parameters-pending",
 }  # fmt: skip
 
 # Those that judge what a guest has for itself, or tell that it is one.
