@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import wording
+from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
@@ -20,6 +21,7 @@ def judge(view: View) -> Iterator[Finding]:
     lost = [function for function in asked if not isinstance(function.config, Unknown) and function.config.lost]
     for function in lost:
         yield _lost(view, function)
+    yield from _lost_to_the_driver(view, {function.address for function in lost})
     for address in view.host.lacking_functions:
         title = f"{address} is listed, but its folder is not in this evidence"
         yield Finding(ID, "unknown", (address,), title, "What it is and whether it answers cannot be told.")
@@ -33,6 +35,23 @@ def judge(view: View) -> Iterator[Finding]:
     elif functions and not asked and not silent:
         why = ASLEEP if asleep else NOT_CAPTURED
         yield unjudged(ID, (), "answer of the functions", why)
+
+
+def _lost_to_the_driver(view: View, known: set[str]) -> Iterator[Finding]:
+    """GPUs that NVIDIA's driver has lost, whatever PCI says of them."""
+    for gpu in view.host.nvml.gpus if isinstance(view.host.nvml, Nvml) else ():
+        if gpu.lost and gpu.address not in known:
+            yield Finding(
+                ID,
+                "failure",
+                (gpu.address,),
+                f"{gpu.address} no longer answers: NVIDIA's driver has lost it",
+                "It fell off the bus: its link went down, it lost power, or its firmware hangs. The driver brings it back only "
+                "after a restart.",
+                evidence=(Evidence(gpu.origin or "NVML", "GPU is lost (NVML 15)"),),
+                remedies=("check-power-and-seating",),
+                next="read the kernel log for the Xid of that moment, check power and seating, then power cycle the host",
+            )
 
 
 def _silent(view: View) -> dict[Unknown, dict[str, None]]:
@@ -88,7 +107,7 @@ CHECK = Check(
     id=ID,
     subject="function",
     summary="Every function the kernel lists still answers.",
-    looks_at="The first bytes of config space of every function that is awake.",
+    looks_at="The first bytes of config space of every function that is awake, and which GPUs NVIDIA's driver has lost.",
     why="A GPU that fell off the bus fails every program that touches it, and can hang the scan of others.",
     decides="A failure where an awake function reads as all ones or has header type 7f; unknown where it may be powered "
     "off (D3cold), which looks the same, or where a GPU or a port above it was not read. Sleeping functions are left "

@@ -136,6 +136,12 @@ def vram_bar_of(gpu: Function, facts: GpuFacts) -> VramBar | Unknown:
     return VramBar(bar.index, bar.size_bytes, _largest(gpu, facts, bar.index), vram, exact)
 
 
+def driver_bar(size_bytes: int, memory_bytes: int, index: int = 1) -> VramBar:
+    """The memory BAR as only the driver tells it: its size and the memory, without the sizes the card offers."""
+    unseen = Unknown("which sizes the card offers is not in this evidence", "sudo lspci -vvv shows them")
+    return VramBar(index, size_bytes, unseen, (memory_bytes, memory_bytes), exact=True)
+
+
 def _largest(gpu: Function, facts: GpuFacts, index: int) -> int | Unknown:
     if sizes := facts.bar_sizes_bytes.get(index):
         return max(sizes)

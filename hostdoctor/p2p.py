@@ -17,8 +17,8 @@ import msgspec
 
 from hostdoctor import knowledge
 from hostdoctor.bars import missing_bars, vram_bar
-from hostdoctor.drivers import nvml_p2p
-from hostdoctor.facts.host import KernelVersion, Kfd
+from hostdoctor.drivers import nvml_gpu, nvml_p2p
+from hostdoctor.facts.host import Host, KernelVersion, Kfd
 from hostdoctor.facts.pci import ATI, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
@@ -437,17 +437,22 @@ def _predict_nvidia(view: View, accessor: Function, owner: Function) -> Predicti
         return Prediction(accessor, owner, conditions)
     state: State = "unknown" if verdict.allowed is None else "holds" if verdict.allowed else "fails"
     nvml = Condition("nvml", state, verdict.text, verdict.evidence, by_design=state == "fails" and not verdict.by_key)
-    if verdict.allowed and verdict.over_nvlink:
-        nvlink = Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P")
-        return Prediction(accessor, owner, (nvlink, nvml), True, verdict.evidence)
-    if verdict.allowed:
-        # What the driver decides for itself and the tables do not know is settled by its own word.
-        conditions = tuple(each for each in conditions if each.state != "unknown" or each.name not in _DRIVER_DECIDES)
-    return Prediction(accessor, owner, (*conditions, nvml), verdict.allowed, verdict.evidence)
+    if verdict.over_nvlink and verdict.allowed is not False:
+        nvlink = Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P", verdict.evidence)
+        mig = tuple(each for each in conditions if each.name == "mig" and not verdict.allowed)
+        told = (nvlink, nvml) if verdict.allowed else (*mig, nvlink)
+        return Prediction(accessor, owner, told, verdict.allowed, verdict.evidence)
+    # What the driver decides for itself and the tables do not know is settled by its own word.
+    settled = tuple(each for each in conditions if each.state != "unknown" or each.name not in _DRIVER_DECIDES)
+    if verdict.granted and verdict.allowed is None and settled == conditions:
+        return Prediction(accessor, owner, conditions)  # half an answer, and none was needed
+    told = (*(settled if verdict.granted else conditions), nvml)
+    return Prediction(accessor, owner, told, verdict.allowed, verdict.evidence)
 
 
 def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple[Condition, ...]:
     return (
+        *_partitioned(view.host, accessor, owner),
         _same_chip(accessor, owner),
         _product_policy(accessor, owner),
         _nvidia_bound(accessor, owner),
@@ -456,8 +461,20 @@ def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple
     )
 
 
+def _partitioned(host: Host, accessor: Function, owner: Function) -> Iterator[Condition]:
+    """A GPU that is divided (MIG) does no P2P (p2p_caps.c)."""
+    for gpu in (accessor, owner):
+        told = nvml_gpu(host, gpu)
+        if told and told.mig_enabled is True:
+            text = f"{gpu.address} is divided by MIG, and NVIDIA's driver does no P2P with it then"
+            yield Condition("mig", "fails", text, (Evidence(told.origin or "NVML", "MIG mode: enabled"),), by_design=True)
+            return
+
+
 def same_nvidia_chip(a: Function, b: Function) -> bool | None:
-    """Whether two GPUs have the same die; None where one of them is not in the tables."""
+    """Whether two GPUs have the same die; None where one of them is not in the tables, or its id is not known (0)."""
+    if not a.device or not b.device:
+        return None
     if a.device == b.device:
         return True
     chips = (knowledge.chip_of(a.id), knowledge.chip_of(b.id))
