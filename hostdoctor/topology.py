@@ -186,6 +186,8 @@ class Topology:
     def _is_discrete_gpu(self, function: Function) -> bool:
         if not is_gpu_class(function) or function.is_virtual_function or self._is_integrated(function):
             return False
+        if ":" not in function.address:  # a GPU known by its number only, "GPU1"
+            return True
         first = self.functions.get(f"{function.address[:-1]}0")
         return function.address.endswith(".0") or first is None or not is_gpu_class(first)
 
