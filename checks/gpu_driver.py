@@ -230,7 +230,7 @@ def _in_trouble(gpu: Function, told: NvmlGpu) -> Finding:
         ID,
         "failure",
         (gpu.address,),
-        f"the driver does not get along with the GPU: {told.trouble}",
+        told.trouble,
         "No program can rely on a GPU in this state.",
         "likely",
         (Evidence(told.origin or "NVML", told.trouble),),

@@ -113,6 +113,10 @@ def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
 def _gone(view: View, accessor: Function, owner: Function) -> Condition | None:
     """A GPU that no longer answers, itself or through a port above it, does nothing at all."""
     for gpu in (accessor, owner):
+        if (told := nvml_gpu(view.host, gpu)) and told.lost:
+            evidence = (Evidence(told.origin or "NVML", "GPU is lost (NVML 15)"),)
+            text = f"NVIDIA's driver has lost {gpu.address}"
+            return Condition("answers", "fails", text, evidence, remedies=("check-power-and-seating",))
         for function in (gpu, *view.topology.above(gpu)):
             if lost := is_lost(function):
                 text = f"{function.address} no longer answers"

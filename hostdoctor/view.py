@@ -74,4 +74,4 @@ class View:
 
     def name(self, function: Function) -> str:
         """What a GPU is called, or its ids where nothing knows it."""
-        return device_name(function) or f"[{function.id}]"
+        return device_name(function) or (f"[{function.id}]" if function.device else "unknown model")

@@ -197,6 +197,7 @@ class Function(msgspec.Struct, frozen=True):
     dma_mask_bits: int | Unknown = NOT_CAPTURED
     is_virtual_function: bool = False
     origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0"
+    name: str = ""  # what a tool calls the product, where no id is known
 
     @property
     def id(self) -> str:

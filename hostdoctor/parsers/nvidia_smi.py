@@ -316,8 +316,8 @@ _COMPLAINTS = (
     re.compile(r"(?P<text>NVIDIA-SMI couldn't find .{0,120})"),
     re.compile(r"(?P<text>No devices were found)\s*$"),
     re.compile(
-        r"Unable to determine the device handle for (?:gpu|GPU) ?(?P<number>\d{1,3}(?![\da-fA-F:]))?:? ?"
-        r"(?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7])?: ?(?P<text>\S.{0,120})"
+        r"Unable to determine the device handle for (?:gpu|GPU) ?(?:(?P<number>\d{1,3}): )?"
+        r"(?:(?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]): )?(?P<text>\S.{0,120})"
     ),
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hostdoctor.parsers.formats import Format, recogniser
+from hostdoctor.parsers.formats import Format, of_command, recogniser
 
 # CSI, OSC and other escape sequences (ECMA-48), in their seven and eight bit forms.
 _ESCAPES = re.compile(
@@ -23,6 +23,12 @@ _PROMPT = re.compile(
     r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>]|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
+# Between the sections of nvidia-bug-report.log, and above each of its files.
+_RULE = re.compile(r"_{30,}\s*$|\*\*\* (?:ls: |/)")
+# A command that people write above its output without a prompt.
+_BARE_COMMAND = re.compile(
+    r"[\s#*`]{0,8}(?:sudo )?(?:/[\w./-]{1,60}/)?(?P<command>nvidia-smi(?: -{0,2}[a-z][\w ,.=:-]{0,300})?)[`: ]{0,3}$"
+)
 _QUOTED = re.compile(r">+ ?")
 _DIFFED = re.compile(r"[-+ ](?![-+]{2})")
 _LONGEST_LINE = 16_384  # what is longer is no line of any format that is read by lines
@@ -110,8 +116,8 @@ class _Splitter:
                 self._format, self._start = new, number
             elif boundary := self._boundary(line):
                 yield from self._close(number)
-                self._format, self._start = None, number + 1
                 self._command = boundary.strip()
+                self._format, self._start = of_command(self._command), number + 1
             elif format_ is not None and format_.extent == "line" and line.strip():
                 yield from self._close(number)
                 self._format, self._start = None, number
@@ -127,10 +133,10 @@ class _Splitter:
         return open_.kind == new.kind
 
     def _boundary(self, line: str) -> str:
-        """The command of a prompt, a blank for a fence, or empty where the line is neither."""
-        if _FENCE.match(line):
+        """The command of a prompt, a blank for what else parts outputs, or empty where the line is neither."""
+        if _FENCE.match(line) or _RULE.match(line):
             return " "
-        prompt = _PROMPT.match(line)
+        prompt = _PROMPT.match(line) or _BARE_COMMAND.match(line)
         return "" if prompt is None else prompt["command"] or " "
 
     def _close(self, end: int) -> Iterator[Part]:
@@ -140,5 +146,5 @@ class _Splitter:
         if lines and any(map(str.strip, lines)):
             kind = self._format.kind if self._format else ""
             yield Part(kind, self._source, self._start + 1, tuple(lines), self._command)
-        if self._format is not None:
-            self._command = ""
+            if self._format is not None:
+                self._command = ""

@@ -113,7 +113,8 @@ def _gpus(found: Sequence[_Found], numbers: Mapping[str, str]) -> dict[str, Nvml
             address = address_of(trouble.gpu) or numbers.get(trouble.gpu, trouble.gpu)
             if address and not _NO_FAULT.search(trouble.text):
                 lost = "lost" in trouble.text.lower()
-                gpu = NvmlGpu(address, lost=lost, trouble=f"nvidia-smi: {trouble.text}", origin=each.part.where(trouble.line))
+                text = f"nvidia-smi gets no answer about it: {trouble.text}"
+                gpu = NvmlGpu(address, lost=lost, trouble=text, origin=each.part.where(trouble.line))
                 looks.setdefault(address, []).append(gpu)
     return {address: _one_of(seen) for address, seen in sorted(looks.items())}
 
@@ -152,6 +153,7 @@ def _function(reading: Reading, address: str, origin: str) -> Function:
         class_code=class_code,
         subsystem_vendor=subsystem & 0xFFFF,
         subsystem_device=subsystem >> 16,
+        name=fields.get("name", "")[:80],
     )
 
 
