@@ -438,7 +438,8 @@ def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple
 def _predict_nvidia(view: View, accessor: Function, owner: Function) -> Prediction:
     conditions, verdict = _nvidia_conditions(view, accessor, owner), nvml_p2p(view.host, accessor, owner)
     if verdict is None:
-        return Prediction(accessor, owner, conditions)
+        nvlink = _told_nvlink(view.host, accessor, owner)
+        return Prediction(accessor, owner, (nvlink,) if nvlink else conditions)
     state: State = "unknown" if verdict.allowed is None else "holds" if verdict.allowed else "fails"
     nvml = Condition("nvml", state, verdict.text, verdict.evidence, by_design=state == "fails" and not verdict.by_key)
     if verdict.over_nvlink and verdict.allowed is not False:
@@ -452,6 +453,19 @@ def _predict_nvidia(view: View, accessor: Function, owner: Function) -> Predicti
         return Prediction(accessor, owner, conditions)  # half an answer, and none was needed
     told = (*(settled if verdict.granted else conditions), nvml)
     return Prediction(accessor, owner, told, verdict.allowed, verdict.evidence)
+
+
+def _told_nvlink(host: Host, accessor: Function, owner: Function) -> Condition | None:
+    """NVLink that another tool has seen up: NCCL asks NVML for each link's state and whether it serves P2P."""
+    for word in host.pair_words:
+        if (
+            word.link == "NVLINK"
+            and word.allowed is not False
+            and (word.accessor, word.owner) == (accessor.address, owner.address)
+        ):
+            evidence = (Evidence(word.source, word.text),)
+            return Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P", evidence)
+    return None
 
 
 def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple[Condition, ...]:

@@ -89,6 +89,7 @@ FORMATS: tuple[Format, ...] = (
     Format("nvidia-topo", "block", "", _TOPO_LINE),
     Format("nvidia-query", "block", _QUERY_HEADING, _QUERY_ROW),
     Format("nccl-log", "line", rf"{_RANK_PREFIX}\S{{1,80}}:\d+:\d+ \[\d+\] (?:\S+ ){{0,2}}NCCL (?:INFO|WARN|ERROR|TRACE)"),
+    Format("nccl-log", "line", r"(?:(?:\w+/\w+\.cc:\d+ )?NCCL (?:INFO|WARN) \S|R?NCCL version ?:? ?\d)"),
     Format("topology-xml", "block", r"\s*<system version="),
     Format("hwloc-xml", "block", r"\s*<topology(?: version=\"|>)", r"<!DOCTYPE topology "),
     Format("xml", "line", r"\s*<\?xml "),
