@@ -72,7 +72,8 @@ def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
     told, wired = drivers.nvml_gpu(host, card.gpu), knowledge.lanes_of(card.gpu.id)
     most = told.max_width if told else why
     if link.width in (most, wired):
-        return Finding(ID, "ok", subject, f"x{link.width}, all that the card can do", evidence=(link.width_evidence,))
+        whose = "the card" if link.width == wired or wired is None else "card and slot"
+        return Finding(ID, "ok", subject, f"x{link.width}, all that {whose} can do", evidence=(link.width_evidence,))
     help_ = "sudo lspci -vvv shows both ends of the link"
     possible = known(most, 0) or wired
     if not possible:

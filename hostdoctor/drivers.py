@@ -25,7 +25,8 @@ BUSY_PERCENT = 50
 _STATE_AT_WORK, _STATE_AT_REST = 2, 8
 
 _P2P_OK, _P2P_BY_KEY, _P2P_UNKNOWN = 0, 4, 6
-# With the codes of nvidia-smi topo -p2p.
+# As nvidia-smi topo -p2p writes them.
+_P2P_WORDS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS", 6: "U"}
 _P2P_STATUS = {
     0: "allowed",
     1: "not supported by the chipset (CNS)",
@@ -256,5 +257,5 @@ def nvml_p2p(host: Host, accessor: Function, owner: Function) -> P2pVerdict | No
 
 def _p2p_evidence(pair: NvmlPair, told: Mapping[str, int]) -> tuple[Evidence, ...]:
     shown = told if isinstance(pair.nvlink, Unknown) else {**told, "NVLink": pair.nvlink}
-    source = pair.origin or "NVML nvmlDeviceGetP2PStatus"
-    return (Evidence(source, ", ".join(f"{what} {code}" for what, code in shown.items())),)
+    source, words = pair.origin or "NVML nvmlDeviceGetP2PStatus", _P2P_WORDS if pair.origin else {}
+    return (Evidence(source, ", ".join(f"{what} {words.get(code, code)}" for what, code in shown.items())),)

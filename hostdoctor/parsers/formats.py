@@ -22,6 +22,7 @@ class Format(NamedTuple):
     extent: Extent
     start: str
     inside: str = ""
+    gathers: bool = False  # whether a further start of the same kind belongs to the part that is open
 
 
 _ADDRESS = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
@@ -29,7 +30,9 @@ _LSPCI_LINE = (
     r"\s*(?:Capabilities: \[|Status: (?:Cap|D\d)|Region \d: |Control: I/O|Kernel driver in use: |AtomicOpsC|ATSCap: "
     r"|(?:LnkCap|LnkSta|LnkCtl|ACSCtl|ACSCap|DevCap|DevCtl|DevSta)2?:\s)"
 )
-_TOPO_LINE = r"\s*(?:GPU0\s+(?:GPU1|CPU Affinity|NIC0|mlx5)|GPU\d+\s+(?:X|OK|SYS|NODE|PHB|P[XI][BX]|NV\d+|[CTG]?NS)\s)"
+_TOPO_CODE = r"(?:X|OK|SYS|SOC|NODE|PHB|P[XI][BX]|PSB|NV\d+|[CTG]?NS|DR|U)"
+_TOPO_START = r"\s*GPU0\s.{0,4000}CPU Affinity|\s*GPU0\s+X\s+(?:OK|[CTG]?NS|DR|U)(?:\s|$)"
+_TOPO_LINE = rf"\s*(?:GPU0\s+(?:GPU1|NIC0|mlx5)|GPU\d+\s+{_TOPO_CODE}\s)"
 _SMI_HEAD = r"\+-{60,100}\+\s*$|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\s*$"
 _SMI_COMPLAINT = (
     r"(?:Failed|Unable) to initialize NVML: \S|NVIDIA-SMI has failed because|NVIDIA-SMI couldn't find "
@@ -82,14 +85,14 @@ FORMATS: tuple[Format, ...] = (
     Format("bootctl", "block", r"(?:System:\s*$|Boot Loader Entries:|Default Boot Loader Entry:)"),
     Format("modprobe", "line", r"(?:options|softdep|blacklist|install) [a-z0-9_-]+(?: |$)"),
     # --- NVIDIA -------------------------------------------------------------------------------------------------------
-    Format("nvidia-smi", "block", r"\| NVIDIA-SMI ", _SMI_HEAD),
+    Format("nvidia-smi", "block", r"\| NVIDIA-SMI ", _SMI_HEAD, gathers=True),
     Format("nvidia-smi", "line", _SMI_COMPLAINT),
     Format("nvidia-smi-q", "block", r"=+NVSMI LOG=+", r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.0\s*$"),
     Format("nvidia-smi-xml", "block", r"\s*<nvidia_smi_log\b", r"<!DOCTYPE nvidia_smi_log"),
-    Format("nvidia-topo", "block", "", _TOPO_LINE),
+    Format("nvidia-topo", "block", _TOPO_START, _TOPO_LINE, gathers=True),
     Format("nvidia-query", "block", _QUERY_HEADING, _QUERY_ROW),
     Format("nccl-log", "line", rf"{_RANK_PREFIX}\S{{1,80}}:\d+:\d+ \[\d+\] (?:\S+ ){{0,2}}NCCL (?:INFO|WARN|ERROR|TRACE)"),
-    Format("nccl-log", "line", r"(?:(?:\w+/\w+\.cc:\d+ )?NCCL (?:INFO|WARN) \S|R?NCCL version ?:? ?\d)"),
+    Format("nccl-log", "line", r"(?:(?:\w+/\w+\.cc:\d+ )?NCCL (?:INFO|WARN) \S|[NR]CCL version ?:? ?\d)"),
     Format("topology-xml", "block", r"\s*<system version="),
     Format("hwloc-xml", "block", r"\s*<topology(?: version=\"|>)", r"<!DOCTYPE topology "),
     Format("xml", "line", r"\s*<\?xml "),

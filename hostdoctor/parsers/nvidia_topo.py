@@ -27,7 +27,7 @@ class Matrix(msgspec.Struct, frozen=True):
     """One matrix.
 
     Attributes:
-        line: of its heading, from 0.
+        line: of its first row, from 0.
         gpus: the GPUs of its columns, "GPU0".
         cells: by row and column, GPUs only, as they stand there.
         rows: the line of each row, by its GPU.
@@ -47,13 +47,15 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 def parse_matrices(lines: Sequence[str]) -> list[Matrix]:
-    """Every matrix in some lines whose cells are all codes that nvidia-smi has."""
+    """Every matrix in some lines whose cells are all codes that nvidia-smi has; one may have lost its heading."""
     found = []
     at = 0
     while at < len(lines):
-        columns = _columns(lines[at])
+        columns, start = _columns(lines[at]), at + 1
+        if not columns:
+            columns, start = _columns_of_row(lines[at]), at
         if columns:
-            matrix, at = _matrix(lines, at, columns)
+            matrix, at = _matrix(lines, start, columns, "NUMA Affinity" in lines[at])
             if matrix is not None:
                 found.append(matrix)
         else:
@@ -67,24 +69,37 @@ def _columns(line: str) -> list[str]:
     if not words or words[0] != "GPU0":
         return []
     end = next((n for n, word in enumerate(words) if word in _AFTER_COLUMNS), len(words))
-    return words[:end] if all(map(_COLUMN.match, words[:end])) else []
+    return words[:end] if all(_COLUMN.match(word) and not _is_code(word) for word in words[:end]) else []
 
 
-def _matrix(lines: Sequence[str], start: int, columns: list[str]) -> tuple[Matrix | None, int]:
-    """The matrix below a heading, and the line after it."""
+def _columns_of_row(line: str) -> list[str]:
+    """The columns that the first row of a matrix tells, where it has no heading: as many GPUs as it has codes."""
+    words = line.split()
+    if words[:2] != ["GPU0", "X"]:
+        return []
+    codes = next((n for n, word in enumerate(words[1:]) if not _is_code(word)), len(words) - 1)
+    return [f"GPU{n}" for n in range(codes)] if codes > 1 else []
+
+
+def _is_code(word: str) -> bool:
+    return word == "X" or word in LEVELS or word in STATUS or bool(_NVLINK.fullmatch(word))
+
+
+def _matrix(lines: Sequence[str], start: int, columns: list[str], has_node: bool) -> tuple[Matrix | None, int]:
+    """The matrix whose first row is at `start`, and the line after it."""
     gpus = tuple(column for column in columns if _GPU.match(column))
-    has_node = "NUMA Affinity" in lines[start]
     cells: dict[tuple[str, str], str] = {}
     rows: dict[str, int] = {}
     nodes: dict[str, int] = {}
-    at = start + 1
+    at = start
     while at < len(lines) and len(rows) < _MOST_ROWS:
         words = lines[at].split()
         if not words or words[0] not in columns or len(words) <= len(columns):
             break
         row, values = words[0], words[1 : len(columns) + 1]
-        if not all(value == "X" or value in LEVELS or value in STATUS or _NVLINK.fullmatch(value) for value in values):
-            return None, at + 1
+        if not all(map(_is_code, values)):  # another tool's table, or where the paste was cut
+            at += 1
+            break
         if row in gpus:
             rows[row] = at
             cells.update({(row, column): value for column, value in zip(columns, values, strict=True) if column in gpus})
@@ -93,7 +108,7 @@ def _matrix(lines: Sequence[str], start: int, columns: list[str]) -> tuple[Matri
                 nodes[row] = node
         at += 1
     complete = {pair: cell for pair, cell in cells.items() if pair[0] != pair[1]}
-    return (Matrix(start, gpus, complete, rows, nodes) if rows else None), at
+    return (Matrix(start, gpus, complete, rows, nodes) if rows else None), max(at, start)
 
 
 def _numa_node(line: str, columns: int) -> int | None:

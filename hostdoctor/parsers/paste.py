@@ -27,7 +27,7 @@ _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 _RULE = re.compile(r"_{30,}\s*$|\*\*\* (?:ls: |/)")
 # A command that people write above its output without a prompt.
 _BARE_COMMAND = re.compile(
-    r"[\s#*`]{0,8}(?:sudo )?(?:/[\w./-]{1,60}/)?(?P<command>nvidia-smi(?: -{0,2}[a-z][\w ,.=:-]{0,300})?)[`: ]{0,3}$"
+    r"[\s#*`]{0,8}(?:sudo )?(?:/[\w./-]{1,60}/)?(?P<command>nvidia-smi(?: (?:-|topo\b|nvlink\b)[\w ,.=-]{0,300})?)[`: ]{0,3}$"
 )
 _QUOTED = re.compile(r">+ ?")
 _DIFFED = re.compile(r"[-+ ](?![-+]{2})")
@@ -129,8 +129,8 @@ class _Splitter:
         if open_ is None:
             return False
         if open_.extent == "block":
-            return not is_start
-        return open_.kind == new.kind
+            return not is_start or (open_.gathers and open_.kind == new.kind)
+        return (open_.kind, open_.extent) == (new.kind, new.extent)
 
     def _boundary(self, line: str) -> str:
         """The command of a prompt, a blank for what else parts outputs, or empty where the line is neither."""

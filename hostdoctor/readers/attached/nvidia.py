@@ -47,7 +47,7 @@ def apply(host: Host, parts: Sequence[Part]) -> Host:
     gpus = _gpus(found, numbers)
     functions = [*_functions(found, numbers), *_functions_of_matrices(matrices, numbers), *_lost_functions(gpus)]
     host = with_functions(host, functions)
-    host = _with_environment(host, found)
+    host = _with_nodes(_with_environment(host, found), [matrix for matrix, _ in matrices])
     pairs = _pairs(matrices, numbers)
     complaint = next(_complaints(found), None)
     if gpus or pairs or any(each.output.driver_version for each in found):
@@ -181,6 +181,7 @@ def _lost_functions(gpus: Mapping[str, NvmlGpu]) -> Iterator[Function]:
 def _pairs(matrices: Sequence[tuple[Matrix, Part]], numbers: Mapping[str, str]) -> tuple[NvmlPair, ...]:
     codes: dict[tuple[str, str], dict[str, int]] = {}
     origins: dict[tuple[str, str], str] = {}
+    granted: set[tuple[str, str]] = set()  # those of which a matrix of grants has told
     for matrix, part in matrices:
         wanted = _capabilities(part) if matrix.is_p2p else ()
         for (row, column), cell in matrix.cells.items():
@@ -188,10 +189,9 @@ def _pairs(matrices: Sequence[tuple[Matrix, Part]], numbers: Mapping[str, str]) 
             told = codes.setdefault(pair, {})
             for name, code in _codes(cell, wanted).items():
                 told.setdefault(name, code)
-            if matrix.is_p2p and wanted:
-                origins.setdefault(pair, part.where(matrix.rows[row]))
-            elif pair not in origins:
+            if pair not in origins or (wanted and pair not in granted):
                 origins[pair] = part.where(matrix.rows[row])
+            granted.update([pair] if wanted else [])
     return tuple(
         NvmlPair(
             accessor,
@@ -267,6 +267,15 @@ def _reason(text: str) -> Unknown:
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def _with_nodes(host: Host, matrices: Sequence[Matrix]) -> Host:
+    """Where the GPUs are known to sit at several memory nodes, the host has at least these."""
+    for matrix in matrices:
+        nodes = tuple(sorted(set(matrix.numa_nodes.values())))
+        if len(nodes) > 1 and len(matrix.numa_nodes) == len(matrix.gpus) and isinstance(host.numa.nodes, Unknown):
+            return msgspec.structs.replace(host, numa=msgspec.structs.replace(host.numa, nodes=nodes))
+    return host
 
 
 def _with_environment(host: Host, found: Sequence[_Found]) -> Host:
