@@ -226,10 +226,8 @@ def with_memory(host: Host, gpu: Function) -> GpuFacts:
     return msgspec.structs.replace(facts, vram_bytes=memory_bytes(host, gpu)[0])
 
 
-def nvml_p2p(host: Host, accessor: Function, owner: Function) -> P2pVerdict | None:
+def nvml_p2p(pair: NvmlPair | None) -> P2pVerdict | None:
     """NVML's verdict on an ordered pair; None where it gives none."""
-    pairs = host.nvml.pairs if isinstance(host.nvml, Nvml) else ()
-    pair = next((each for each in pairs if (each.accessor, each.owner) == (accessor.address, owner.address)), None)
     if pair is None:
         return None
     codes = {"reads": pair.read, "writes": pair.write}

@@ -436,7 +436,8 @@ def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple
 
 
 def _predict_nvidia(view: View, accessor: Function, owner: Function) -> Prediction:
-    conditions, verdict = _nvidia_conditions(view, accessor, owner), nvml_p2p(view.host, accessor, owner)
+    conditions = _nvidia_conditions(view, accessor, owner)
+    verdict = nvml_p2p(view.nvml_pairs.get((accessor.address, owner.address)))
     if verdict is None:
         nvlink = _told_nvlink(view.host, accessor, owner)
         return Prediction(accessor, owner, (nvlink,) if nvlink else conditions)

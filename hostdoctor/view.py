@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from hostdoctor import p2p
+from hostdoctor.facts.driver import Nvml, NvmlPair
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
@@ -59,6 +60,12 @@ class View:
     def pairs(self) -> tuple[p2p.Prediction, ...]:
         """A prediction for each ordered pair of discrete GPUs."""
         return p2p.predict(self)
+
+    @cached_property
+    def nvml_pairs(self) -> Mapping[tuple[str, str], NvmlPair]:
+        """What NVML says of each (accessor, owner)."""
+        pairs = self.host.nvml.pairs if isinstance(self.host.nvml, Nvml) else ()
+        return {(pair.accessor, pair.owner): pair for pair in pairs}
 
     @cached_property
     def amd_reaches(self) -> Mapping[tuple[str, str], p2p.Condition]:

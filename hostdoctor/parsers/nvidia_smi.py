@@ -14,7 +14,7 @@ import msgspec
 from hostdoctor.facts.driver import NvmlGpu
 from hostdoctor.facts.unknown import Unknown
 
-MOST_GPUS = 256
+MOST_GPUS = 64
 _LONGEST_VALUE = 200
 
 

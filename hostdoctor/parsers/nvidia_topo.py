@@ -20,7 +20,7 @@ _COLUMN = re.compile(r"[A-Za-z][\w.-]{0,31}$")
 _GPU = re.compile(r"GPU\d{1,3}$")
 _AFTER_COLUMNS = ("CPU", "NUMA", "GPU")  # of "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"
 _NODE = re.compile(r"\d{1,4}")
-_MOST_ROWS = 256
+_MOST_ROWS = 64
 
 
 class Matrix(msgspec.Struct, frozen=True):
