@@ -344,6 +344,11 @@ class TestNccl:
         text = f"{NCCL}box:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
         text += "box:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct"
         assert words(text) == [(A, B, None, "NCCL: via SHM/direct/direct (NCCL_P2P_DISABLE=1)")]
+        found = judged("p2p-pair", text)
+        assert [finding.outcome for finding in found] == ["unknown", "unknown"]
+        assert "went by SHM/direct/direct (NCCL_P2P_DISABLE=1)" in found[0].explanation
+        assert found[0].evidence[-1].source == "0.txt:4"
+        assert "SHM" not in found[1].explanation
 
     def test_the_network_and_third_gpus_say_nothing(self):
         text = f"{NCCL}box:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0\n"
