@@ -53,6 +53,7 @@ from hostdoctor.knowledge.kernel import (
     Setting,
     load_kernel_parameters,
 )
+from hostdoctor.knowledge.messages import LogRule, Xid, XidClass, load_log_rules, load_xids
 from hostdoctor.knowledge.read import KernelPair, presence
 from hostdoctor.knowledge.remedies import Remedy, Source, load_remedies, load_sources
 
@@ -68,6 +69,7 @@ __all__ = [
     "KnownNames",
     "LastWins",
     "LinkRate",
+    "LogRule",
     "NvLink",
     "OnBoard",
     "OnBoardRole",
@@ -79,6 +81,8 @@ __all__ = [
     "Setting",
     "Source",
     "VendorClass",
+    "Xid",
+    "XidClass",
     "chip_of",
     "chipset_name",
     "cpu_port_name",
@@ -96,8 +100,10 @@ __all__ = [
     "load_gpus",
     "load_kernel_parameters",
     "load_link_rates",
+    "load_log_rules",
     "load_remedies",
     "load_sources",
+    "load_xids",
     "name_of",
     "nvidia_old_root_port",
     "on_board_role",
