@@ -9,13 +9,10 @@ from hostdoctor.bars import vram_bar
 from hostdoctor.facts.pci import ATI, NVIDIA, Bar, Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Finding, unjudged
+from hostdoctor.remedies.arithmetic import menu_size, reference_base
 from hostdoctor.view import View
 
 ID = "bar-reach"
-
-# Where Intel server firmware can put the base of 64-bit MMIO, and what is meant by it (Supermicro X11 and the Cisco UCS
-# tokens of the same reference option list these values); the highest that leaves room below each limit.
-_MMIO_BASES = ((44, "4T"), (40, "512G"))
 
 
 def judge(view: View) -> Iterator[Finding]:
@@ -79,7 +76,7 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
     beyond = [_address(gpu) for gpu in p2p.candidates(view, owner.vendor) if _address(gpu) >> bits]
     lowest = min(beyond, default=bar.address)
     names = wording.listed((peer.address for peer, _ in failing), 8)
-    base = next((text for limit, text in _MMIO_BASES if bits >= limit), "256G")
+    base = reference_base(bits)
     who = "the GPUs" if by_all else names
     copies = "every copy between these GPUs goes" if by_all else f"copies that {names} should make go"
     between = "between these GPUs" if by_all else f"by {names} to or from it"
@@ -91,12 +88,12 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
         f"BAR{bar.index} of {owner.address} lies at {bar.address:#x}-{bar.end:#x}, which needs {bar.end.bit_length()} address "
         f"bits; {names} put{'s' if len(failing) == 1 else ''} only {bits} on the bus ({wording.size(1 << bits)}). So P2P to it "
         f"is refused, and {copies} through host memory. 64-bit MMIO must begin at {base} or so, so that base and sizes of all "
-        f"BARs end below {wording.size(1 << bits)}; a base of {_tera(1 << bits)} is already too high.{_about_hole(view, bits)}"
-        f"{_about_iommu(view)}",
+        f"BARs end below {wording.size(1 << bits)}; a base of {menu_size(1 << bits)} is already too high."
+        f"{_about_hole(view, bits)}{_about_iommu(view)}",
         evidence=tuple(dict.fromkeys(evidence for _, reach in failing for evidence in reach.evidence)),
         cost=Cost(f"no direct copies {between}; tensor parallel needs them in every layer, layer parallel only between stages"),
         remedies=("firmware-mmio-below-dma-limit",),
-        next=f"in the firmware: MMIO High Base {_tera(lowest)} -> {base} (on boards without that setting, the one "
+        next=f"in the firmware: MMIO High Base {menu_size(lowest)} -> {base} (on boards without that setting, the one "
         "that places 64-bit MMIO)",
     )
 
@@ -111,11 +108,6 @@ def _about_hole(view: View, bits: int) -> str:
 def _address(gpu: Function) -> int:
     bar = vram_bar(gpu)
     return bar.address if isinstance(bar, Bar) else 0
-
-
-def _tera(address: int) -> str:
-    """As firmware menus write it: the base lies at or below the lowest BAR."""
-    return wording.tebibytes(address).replace(" TiB", "T").replace(" GiB", "G")
 
 
 def _about_iommu(view: View) -> str:

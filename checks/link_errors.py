@@ -266,7 +266,7 @@ def _storm(view: View, function: Function, fresh: int, seconds: float, evidence:
         f"will not be corrected.{_concerns(view, function)}",
         "certain",
         evidence,
-        remedies=("reseat-or-move-card",),
+        remedies=("reseat-or-move-card", "firmware-slot-lower-speed"),
         next="try the card without its riser or in another slot, or set the slot to a lower generation in the firmware",
     )
 
@@ -307,6 +307,6 @@ CHECK = Check(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c pcie_replay_count",
     ),
     judge=judge,
-    remedies=("reseat-or-move-card",),
+    remedies=("reseat-or-move-card", "firmware-slot-lower-speed"),
     nothing="no discrete GPU here, and no error counters",
 )

@@ -116,7 +116,7 @@ def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) 
         "likely",
         (*evidence, *activity.evidence, *drivers.other_speed(host, card)),
         cost_of(slot.current_gbs, slot.loaded_gbs),
-        ("reseat-or-move-card",),
+        ("reseat-or-move-card", "firmware-slot-full-speed"),
         "look for the slot's speed setting in the firmware, then try the card without its riser or in another slot",
     )
 
@@ -147,5 +147,5 @@ CHECK = Check(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_pcie_dynamic_switching_supported",
     ),
     judge=judge,
-    remedies=("reseat-or-move-card",),
+    remedies=("reseat-or-move-card", "firmware-slot-full-speed"),
 )

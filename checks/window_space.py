@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hostdoctor import wording
-from hostdoctor.bars import MissingBar, missing_bars, vram_bar_of
+from hostdoctor.bars import may_be_high, missing_bars, vram_bar_of
 from hostdoctor.facts.host import Aperture
 from hostdoctor.facts.pci import Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
@@ -83,7 +83,7 @@ def _wants(view: View, function: Function, is_gpu: bool) -> list[_Want] | Unknow
         sized = [bar for bar in missing if bar.size_bytes]
         if not sized:
             return Unknown("it has a BAR without an address, and how large that is cannot be seen", _help(function))
-        return [_Want(function, bar.index, bar.size_bytes, _may_be_high(function, bar)) for bar in sized]
+        return [_Want(function, bar.index, bar.size_bytes, may_be_high(function, bar)) for bar in sized]
     if not is_gpu:
         return []
     bar = vram_bar_of(function, view.host.gpu_facts.get(function.address, GpuFacts()))
@@ -98,11 +98,6 @@ def _wants(view: View, function: Function, is_gpu: bool) -> list[_Want] | Unknow
     if bar.is_small is None or isinstance(bar.vram_bytes, Unknown):
         return Unknown("how much memory the GPU has is not known")
     return [_Want(function, bar.index, min(bar.wanted_bytes, bar.largest_bytes), True)]
-
-
-def _may_be_high(function: Function, bar: MissingBar) -> bool:
-    """Whether a BAR may lie above 4 GiB: with 64 bits, and behind a bridge only a prefetchable one."""
-    return bar.is_64bit and (bar.prefetchable or not isinstance(function.parent, str))
 
 
 def _help(function: Function) -> str:

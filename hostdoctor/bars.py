@@ -45,6 +45,11 @@ def missing_bars(function: Function) -> list[MissingBar]:
     return found + [bar for bar in _hidden(function, config) if bar.index not in listed]
 
 
+def may_be_high(function: Function, bar: MissingBar) -> bool:
+    """Whether a BAR may lie above 4 GiB: with 64 bits, and behind a bridge only a prefetchable one."""
+    return bar.is_64bit and (bar.prefetchable or not isinstance(function.parent, str))
+
+
 def _hidden(function: Function, config: ConfigFacts) -> list[MissingBar]:
     """BARs whose register shows their type, although the kernel lists nothing for them.
 

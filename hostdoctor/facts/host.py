@@ -113,9 +113,10 @@ class Aperture(msgspec.Struct, frozen=True):
 
 
 class MemoryMap(msgspec.Struct, frozen=True):
-    """Root bus apertures."""
+    """Root bus apertures, and the last address of installed memory."""
 
     apertures: tuple[Aperture, ...] | Unknown = NOT_CAPTURED
+    memory_end: int | Unknown = NOT_CAPTURED
 
 
 class Numa(msgspec.Struct, frozen=True):
