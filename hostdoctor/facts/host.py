@@ -213,6 +213,7 @@ class Host(msgspec.Struct, frozen=True):
     numa: Numa = Numa()
     kfd: Kfd | Unknown | None = NOT_CAPTURED
     nvml: Nvml | Unknown | None = None
+    nvml_complaint: str = ""  # where nvidia-smi's complaint stands that is the reason of an unknown `nvml`
     amd_smi: AmdSmi | Unknown | None = None
     access: Access | Unknown = NOT_CAPTURED
     error_counters: Mapping[str, ErrorCounters] | Unknown = NOT_CAPTURED

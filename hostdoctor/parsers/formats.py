@@ -22,6 +22,7 @@ class Format(NamedTuple):
     extent: Extent
     start: str
     inside: str = ""
+    gathers: bool = False  # whether a further start of the same kind belongs to the part that is open
 
 
 _ADDRESS = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
@@ -29,7 +30,22 @@ _LSPCI_LINE = (
     r"\s*(?:Capabilities: \[|Status: (?:Cap|D\d)|Region \d: |Control: I/O|Kernel driver in use: |AtomicOpsC|ATSCap: "
     r"|(?:LnkCap|LnkSta|LnkCtl|ACSCtl|ACSCap|DevCap|DevCtl|DevSta)2?:\s)"
 )
-_TOPO_LINE = r"\s*(?:GPU0\s+(?:GPU1|CPU Affinity|NIC0|mlx5)|GPU\d+\s+(?:X|OK|SYS|NODE|PHB|P[XI][BX]|NV\d+|[CTG]?NS)\s)"
+_TOPO_CODE = r"(?:X|OK|SYS|SOC|NODE|PHB|P[XI][BX]|PSB|NV\d+|[CTG]?NS|DR|U)"
+_TOPO_START = r"\s*GPU0\s.{0,4000}CPU Affinity|\s*GPU0\s+X\s+(?:OK|[CTG]?NS|DR|U)(?:\s|$)"
+_TOPO_LINE = rf"\s*(?:GPU0\s+(?:GPU1|NIC0|mlx5)|GPU\d+\s+{_TOPO_CODE}\s)"
+_SMI_HEAD = r"\+-{60,100}\+\s*$|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\s*$"
+_SMI_COMPLAINT = (
+    r"(?:Failed|Unable) to initialize NVML: \S|NVIDIA-SMI has failed because|NVIDIA-SMI couldn't find "
+    r"|No devices were found\s*$|Unable to determine the device handle for |NVML library version: "
+)
+_FIELD, _UNIT = r"[a-z_]{1,40}(?:\.[a-z_]{1,40}){0,5}", r"(?: \[[\w/%]{1,9}\])?"
+_QUERY_FIELD = r"(?:pcie?\.[a-z._]{1,40}|gpu_bus_id|gpu_name|driver_version|pstate|utilization\.gpu|memory\.total)"
+_QUERY_HEADING = (
+    rf"(?:{_FIELD}{_UNIT}, ?){{1,60}}{_QUERY_FIELD}{_UNIT}(?:,|\s*$)|{_QUERY_FIELD}{_UNIT}, ?{_FIELD}{_UNIT}(?:,|\s*$)"
+)
+_QUERY_ROW = r"(?:[^,]{1,80}, ?){0,12}[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.0(?:,|\s*$)"
+# What torchrun, Ray, MPI and NCCL's own time stamps put before a line.
+_RANK_PREFIX = r"(?:(?:\[[^\]]{1,40}\](?:<std\w{3}>)?:? ?|\([^)]{1,60}\) |\d{1,4}: ){1,2})?"
 _RBT_HEADING = r"\s*(?:Inter-Device Access|Device Access|Unidirectional copy peak bandwidth)"
 _P2P_HEADING = r"(?:Device: \d+, .*pciBusID|(?:Uni|Bi)directional P2P=|P2P Connectivity Matrix|P2P=(?:En|Dis)abled )"
 _ROCMINFO = r"ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
@@ -97,13 +113,17 @@ FORMATS: tuple[Format, ...] = (
     Format("bootctl", "body", r"(?:System:\s*$|(?:Current |Default )?Boot Loader(?: Entry| Entries)?:\s*$)"),
     Format("modprobe", "line", r"(?:options|softdep|blacklist|install) [a-z0-9_-]+(?: |$)"),
     # --- NVIDIA -------------------------------------------------------------------------------------------------------
-    Format("nvidia-smi", "block", r"\| NVIDIA-SMI "),
-    Format("nvidia-smi-q", "block", r"=+NVSMI LOG=+", r"GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\s*$"),
-    Format("nvidia-smi-xml", "block", r"<nvidia_smi_log>|<!DOCTYPE nvidia_smi_log"),
-    Format("nvidia-topo", "block", "", _TOPO_LINE),
-    Format("nvidia-query", "block", r".*\bpci\.bus_id\b.*,"),
-    Format("nccl-log", "line", r"\S+:\d+:\d+ \[\d+\] (?:\S+ )?(?:\S+:\d+ )?NCCL (?:INFO|WARN|ERROR|TRACE)"),
-    Format("topology-xml", "block", r"<system version="),
+    Format("nvidia-smi", "block", r"\| NVIDIA-SMI ", _SMI_HEAD, gathers=True),
+    Format("nvidia-smi", "line", _SMI_COMPLAINT),
+    Format("nvidia-smi-q", "block", r"=+NVSMI LOG=+", r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.0\s*$"),
+    Format("nvidia-smi-xml", "block", r"\s*<nvidia_smi_log\b", r"<!DOCTYPE nvidia_smi_log"),
+    Format("nvidia-topo", "block", _TOPO_START, _TOPO_LINE, gathers=True),
+    Format("nvidia-query", "block", _QUERY_HEADING, _QUERY_ROW),
+    Format("nccl-log", "line", rf"{_RANK_PREFIX}\S{{1,80}}:\d+:\d+ \[\d+\] (?:\S+ ){{0,2}}NCCL (?:INFO|WARN|ERROR|TRACE)"),
+    Format("nccl-log", "line", r"(?:(?:\w+/\w+\.cc:\d+ )?NCCL (?:INFO|WARN) \S|[NR]CCL version ?:? ?\d)"),
+    Format("topology-xml", "block", r"\s*<system version="),
+    Format("hwloc-xml", "block", r"\s*<topology(?: version=\"|>)", r"<!DOCTYPE topology "),
+    Format("xml", "line", r"\s*<\?xml "),
     # --- measurements -------------------------------------------------------------------------------------------------
     Format("rocm-bandwidth-test", "block", r"\s*RocmBandwidthTest Version:", _RBT_HEADING),
     Format("transferbench", "block", r"TransferBench v\d"),
@@ -123,6 +143,16 @@ FORMATS: tuple[Format, ...] = (
     Format("memlock", "line", r"max locked memory\s"),
     Format("json", "block", r"[\[{]\s*(?:$|[\[{\"])"),
 )  # fmt: skip
+
+
+# Commands whose output cannot be told by its lines alone.
+_BY_COMMAND = ((re.compile(r"nvidia-smi .{0,200}--query-gpu\b"), "nvidia-query"),)
+
+
+def of_command(command: str) -> Format | None:
+    """The format that a command prints, where its output need not say what it is."""
+    kind = next((kind for pattern, kind in _BY_COMMAND if pattern.search(command[:400])), "")
+    return next((format_ for format_ in FORMATS if format_.kind == kind), None)
 
 
 class Recogniser(NamedTuple):
