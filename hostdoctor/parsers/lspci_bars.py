@@ -29,7 +29,7 @@ def bars_of(body: Body, context: Context) -> tuple[Bar, ...] | Unknown:
     if not body.regions:
         return () if body.is_whole_of else unseen(context)
     found = list(_bars(body.regions))
-    if any(bar.assigned and not bar.size_bytes and bar.kind != "io" for bar in found):
+    if any(bar.assigned and not bar.size_bytes and bar.kind == "mem" for bar in found):
         return Unknown("lspci shows no sizes of the BARs")
     return tuple(found)
 
