@@ -30,12 +30,17 @@ _NO_DEVICES, _DRIVER_NOT_LOADED, _VERSION_MISMATCH = "6", "9", "18"
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each discrete GPU, and one where only a log, or a tool that was refused, tells of any."""
+    found = list(_told(view))
+    yield from found
+    if not found and isinstance(view.host.functions, Unknown):
+        yield unjudged(ID, (), "driver", view.host.functions)
+
+
+def _told(view: View) -> Iterator[Finding]:
     told = refused.of_driver(view)
     said = _by_the_log(view)
     if told:
         yield told.finding(ID)
-    elif isinstance(view.host.functions, Unknown) and not said:
-        yield unjudged(ID, (), "driver", view.host.functions)
     for gpu in view.gpus:
         logged_one = said.pop(gpu.address, None)
         if told is not None and gpu in told.gpus:

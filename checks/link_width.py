@@ -64,10 +64,11 @@ def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
     """The width that only the driver tells.
 
     NVML calls its maximum that of GPU and system together, but names the card's where the port above it has fewer lanes
-    (seen with x8 cards in slots of four), so fewer lanes than that are no proof of a fault.
+    (seen with x8 cards in slots of four), so fewer lanes than that are no proof of a fault. AMD SMI's link may be one inside
+    the card, so it is none at all.
     """
     subject, link = (card.gpu.address,), drivers.driver_link(host, card)
-    if link is None or isinstance(link.width, Unknown) or not link.width:
+    if card.gpu.vendor != NVIDIA or link is None or isinstance(link.width, Unknown) or not link.width:
         return unjudged(ID, subject, "link width", why)
     told, wired = drivers.nvml_gpu(host, card.gpu), knowledge.lanes_of(card.gpu.id)
     most = told.max_width if told else why

@@ -142,7 +142,7 @@ class _Splitter:
         return (open_.kind, open_.extent) == (new.kind, new.extent)
 
     def _boundary(self, line: str) -> str:
-        """The command of a prompt, a section's title, a blank for what else parts outputs, or empty where the line is neither."""
+        """The command of a prompt, a section's title, a blank for what else parts outputs, or empty for any other line."""
         if _FENCE.match(line) or _RULE.match(line):
             return " "
         if section := _SECTION.match(line):
