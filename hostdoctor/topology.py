@@ -118,6 +118,16 @@ class Card(msgspec.Struct, frozen=True):
         return (self.slot, *self.uplinks) if isinstance(self.slot, Segment) else self.uplinks
 
 
+def to_root_gbs(card: Card) -> float | Unknown:
+    """GB/s each way that the narrowest link between card and root complex carries under load."""
+    rates: list[float] = []
+    for segment in card.segments:
+        if isinstance(segment.loaded_gbs, Unknown):
+            return segment.loaded_gbs
+        rates.append(segment.loaded_gbs)
+    return min(rates) if rates else Unknown("there is no link above the card in this evidence")
+
+
 class Topology:
     """The tree of functions."""
 
@@ -186,8 +196,9 @@ class Topology:
     def _is_discrete_gpu(self, function: Function) -> bool:
         if not is_gpu_class(function) or function.is_virtual_function or self._is_integrated(function):
             return False
-        first = self.functions.get(f"{function.address[:-1]}0")
-        return function.address.endswith(".0") or first is None or not is_gpu_class(first)
+        slot, _, number = function.address.rpartition(".")
+        first = self.functions.get(f"{slot}.0")
+        return not slot or number == "0" or first is None or not is_gpu_class(first)
 
     def _is_integrated(self, function: Function) -> bool:
         parent = self.functions.get(known(function.parent, None) or "")

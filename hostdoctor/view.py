@@ -9,6 +9,7 @@ from hostdoctor import p2p
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
+from hostdoctor.measured import Measured
 from hostdoctor.names import device_name
 from hostdoctor.topology import Card, Topology
 
@@ -59,6 +60,11 @@ class View:
     def pairs(self) -> tuple[p2p.Prediction, ...]:
         """A prediction for each ordered pair of discrete GPUs."""
         return p2p.predict(self)
+
+    @cached_property
+    def measured(self) -> Measured:
+        """What recorded runs tell."""
+        return Measured(self)
 
     @cached_property
     def amd_reaches(self) -> Mapping[tuple[str, str], p2p.Condition]:

@@ -197,6 +197,7 @@ class Function(msgspec.Struct, frozen=True):
     dma_mask_bits: int | Unknown = NOT_CAPTURED
     is_virtual_function: bool = False
     origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0"
+    name: str = ""  # as the evidence has it, where that gives no ids; then the device id is 0
 
     @property
     def id(self) -> str:

@@ -30,8 +30,24 @@ _LSPCI_LINE = (
     r"|(?:LnkCap|LnkSta|LnkCtl|ACSCtl|ACSCap|DevCap|DevCtl|DevSta)2?:\s)"
 )
 _TOPO_LINE = r"\s*(?:GPU0\s+(?:GPU1|CPU Affinity|NIC0|mlx5)|GPU\d+\s+(?:X|OK|SYS|NODE|PHB|P[XI][BX]|NV\d+|[CTG]?NS)\s)"
-_RBT_HEADING = r"\s*(?:Inter-Device Access|Device Access|Unidirectional copy peak bandwidth)"
-_P2P_HEADING = r"(?:Device: \d+, .*pciBusID|(?:Uni|Bi)directional P2P=|P2P Connectivity Matrix|P2P=(?:En|Dis)abled )"
+_RBT_LINE = (
+    r"(?:\.{7,}\s*$|\s*(?:Inter-Device (?:Access|Link|Numa)|Device (?:Access|Numa Distance)\s*$|Data Path Validation\s*$"
+    r"|Bi?directional copy peak bandwidth GB/s\s*$|Unidirectional copy peak bandwidth GB/s\s*$|Launch Command is: \S"
+    r"|Device Index:\s+\d|Device: \d{1,3},  \S)|=+ +(?:Uni|Bi)directional Benchmark Result)"
+)
+_TRANSFERBENCH_LINE = (
+    r"\s*(?:(?:Uni|Bi)directional copy peak bandwidth GB/s \[|Bytes Per Direction,?\s*\d|SRC(?:\+EXE|\\EXE\+)?\\?DST"
+    r"|\[Common\]\s+\(Suppress|\[P2P Related\]|Summary: \[\d+ bytes per Transfer|Transfer \d+ +\| +[\d.]+ GB/s)"
+)
+_P2P_LINE = (
+    r"\s*(?:Device: \d+, .*pciBusID|(?:Uni|Bi)directional P2P=|P2P Connectivity Matrix|P2P=(?:En|Dis)abled "
+    r"|Device=\d+ (?:CAN|CANNOT) Access Peer)"
+)
+_SIMPLE_P2P_LINE = r"\s*(?:\w+MemcpyPeer / \w+Memcpy between GPU\d|> Peer access from |Verification error @ element )"
+_NVBANDWIDTH_LINE = (
+    r"\s*(?:Running (?:host_to|device_to|all_to|one_to|host_device|device_local|multinode_)\w+\.|SUM \w+_(?:ce|sm) "
+    r"|memcpy (?:CE|SM|local) |memory latency SM )"
+)
 _HEX_DUMP = r"[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$"
 _MONTH = r"[^\W\d]{2,5}\.?,? {1,2}\d{1,2},? "  # in any language: "févr. 11 "
 _STAMP = r"\[ {0,4}\d{1,7}\.\d{6}\](?:\[ *[TC]\d+\])? ?"
@@ -77,11 +93,11 @@ FORMATS: tuple[Format, ...] = (
     Format("nccl-log", "line", r"\S+:\d+:\d+ \[\d+\] (?:\S+ )?(?:\S+:\d+ )?NCCL (?:INFO|WARN|ERROR|TRACE)"),
     Format("topology-xml", "block", r"<system version="),
     # --- measurements -------------------------------------------------------------------------------------------------
-    Format("rocm-bandwidth-test", "block", r"\s*RocmBandwidthTest Version:", _RBT_HEADING),
-    Format("transferbench", "block", r"TransferBench v\d"),
-    Format("p2p-bandwidth-latency-test", "block", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", _P2P_HEADING),
-    Format("simple-p2p", "block", r"\[.*simpleP2P\] - Starting"),
-    Format("nvbandwidth", "block", r"nvbandwidth Version:", r"Running (?:host_to_device|device_to_host|device_to_device)"),
+    Format("rocm-bandwidth-test", "block", r"\s*RocmBandwidthTest Version:", _RBT_LINE),
+    Format("transferbench", "block", r"\s*TransferBench (?:\(Plugin\) )?v\d", _TRANSFERBENCH_LINE),
+    Format("p2p-bandwidth-latency-test", "block", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", _P2P_LINE),
+    Format("simple-p2p", "block", r"\[.*simpleP2P\w*\] - Starting", _SIMPLE_P2P_LINE),
+    Format("nvbandwidth", "block", r"\s*nvbandwidth Version:", _NVBANDWIDTH_LINE),
     # --- AMD ----------------------------------------------------------------------------------------------------------
     Format("rocminfo", "block", r"ROCk module (?:is|version)|HSA System Attributes"),
     Format("rocm-smi", "block", r"=+ ?ROCm System Management Interface ?=+|=+ ROCm SMI "),

@@ -240,7 +240,8 @@ def _nothing_wrong(report: Report) -> str:
     """No more than was judged."""
     if not report.summary["ok"] and not report.summary["info"]:
         return "Nothing could be judged."
-    if report.summary["not-applicable"] > report.summary["ok"]:
+    in_guest = report.host.virtualisation in ("virtual-machine", "wsl")
+    if in_guest and report.summary["not-applicable"] > report.summary["ok"]:
         return "Nothing wrong found in what can be judged here."
     return "Nothing wrong found."
 
