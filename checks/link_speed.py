@@ -72,6 +72,10 @@ def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) 
         title = f"{speed:g} GT/s now, {possible:g} possible: the driver keeps a lower level of its link although the GPU works"
         help_ = "see the GPU's performance level, power_dpm_force_performance_level"
         return Finding(ID, "unknown", subject, title, evidence=(*evidence, levels), help=help_)
+    if why := drivers.held_down(host, card.gpu):
+        title = f"{speed:g} GT/s now, {possible:g} possible: the driver slows the GPU down ({why.value.partition(': ')[2]})"
+        help_ = "see to its cooling and power, then scan under load again"
+        return Finding(ID, "unknown", subject, title, evidence=(*evidence, *activity.evidence, why), help=help_)
     return Finding(
         ID,
         "failure",
@@ -105,11 +109,11 @@ CHECK = Check(
     why="Each generation doubles the bandwidth of the same lanes.",
     decides="Ok where the link runs at the best speed of both ends. Below it, a failure only where the GPU is known to be "
     f"at work (at least {drivers.BUSY_PERCENT} % busy, or NVIDIA's performance states P0 to P2): idle GPUs lower their link's "
-    "speed. Otherwise unknown, with what would tell.",
+    "speed. Otherwise unknown, with what would tell; so too while heat or power makes the driver slow the GPU down.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",
         "nvidia-smi manual, pcie.link.gen.current: may be reduced when the GPU is not in use",
-        "NVIDIA nvml.h nvmlDeviceGetPerformanceState, nvmlDeviceGetCurrPcieLinkGeneration",
+        "NVIDIA nvml.h nvmlDeviceGetPerformanceState, nvmlDeviceGetCurrPcieLinkGeneration, nvmlClocksThrottleReason*",
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_pcie_dynamic_switching_supported",
     ),
     judge=judge,

@@ -35,6 +35,10 @@ _P2P_STATUS = {
 }
 
 
+# nvml.h nvmlClocksThrottleReason*: the reasons that are trouble rather than a limit somebody chose, or rest.
+_HELD_DOWN = {0x08: "hardware slowdown", 0x20: "heat", 0x40: "heat, by the hardware", 0x80: "the power supply's brake signal"}
+
+
 class Activity(msgspec.Struct, frozen=True):
     """Whether a GPU is at work.
 
@@ -135,6 +139,14 @@ def _nvidia_activity(gpu: NvmlGpu) -> Activity:
     if state <= _STATE_AT_WORK:
         return Activity("at-work", text, evidence)
     return Activity("at-rest" if state >= _STATE_AT_REST or not isinstance(busy, Unknown) else "unknown", text, evidence)
+
+
+def held_down(host: Host, gpu: Function) -> Evidence | None:
+    """Why NVIDIA's driver slows a GPU down, where heat or power makes it; None where nothing does, or it is not known."""
+    nvidia = nvml_gpu(host, gpu)
+    bits = known(nvidia.throttle_reasons, 0) if nvidia else 0
+    reasons = [text for bit, text in _HELD_DOWN.items() if bits & bit]
+    return Evidence("NVML nvmlDeviceGetCurrentClocksThrottleReasons", f"{bits:#x}: {', '.join(reasons)}") if reasons else None
 
 
 def driver_link(host: Host, card: Card) -> DriverLink | None:

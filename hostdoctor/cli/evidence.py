@@ -129,10 +129,7 @@ class Opened:
         """What was read, for the report."""
         from hostdoctor.report.model import sources_of  # noqa: PLC0415  a cycle of nothing but types
 
-        if self.pasted is None:
-            return sources_of(self.evidence)
-        beside = () if self._files is None else self.pasted.evidence.sources
-        return sources_of(self.evidence, beside, self.pasted.read, self.pasted.unread)
+        return sources_of(self.evidence, self.pasted)
 
     def __enter__(self) -> Opened:
         return self

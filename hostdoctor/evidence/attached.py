@@ -8,53 +8,79 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-FILE_LIMIT = 64 << 20
+from hostdoctor.evidence.archives import Limits, unpack
+
+FILE_LIMIT = 128 << 20
 TOTAL_LIMIT = 256 << 20
 MOST_FILES = 20_000
 STANDARD_INPUT = "standard input"
 
+_TEXT_LIMIT = 32 << 20  # what is longer is cut: no output that people paste comes near
+_HEAD = 4096
+# Control characters that no text is full of; a stray one is a terminal's, or there to do harm, and is taken out later.
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")) + b"\x7f"
+_BYTE_ORDER_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+
 
 class Attachment(NamedTuple):
-    """One file's bytes.
+    """One text.
 
     Attributes:
         name: how people know it: the path below the folder that was named, or the file's own name.
         path: the path inside the folder or archive, which may end like a path on the host it came from; or empty.
-        data: its bytes.
+        text: what stands in it.
     """
 
     name: str
     path: str
-    data: bytes
+    text: str
 
 
 class Attached(NamedTuple):
-    """All that was attached, and what could not be read with the reason."""
+    """All texts that were attached, and what could not be read with the reason."""
 
     files: tuple[Attachment, ...]
     unread: tuple[tuple[str, str], ...]
 
 
 def read_attachments(paths: Sequence[str]) -> Attached:
-    """Read files, folders with all that lies below them, and standard input ("-").
+    """Read files, folders with all that lies below them, archives, and standard input ("-").
 
     Links are not followed, except where one was named itself; pipes and devices are not opened, except standard input.
     """
     files: list[Attachment] = []
     unread: list[tuple[str, str]] = []
-    left = TOTAL_LIMIT
+    limits = Limits(TOTAL_LIMIT, MOST_FILES)
     for path in paths:
-        for name, inner, found in _found(path):
-            if len(files) >= MOST_FILES:
+        for name, inner, place in _found(path):
+            if limits.files_left <= 0:
                 unread.append((path, f"it holds more than {MOST_FILES:,} files"))
                 return Attached(tuple(files), tuple(unread))
-            data = _data(found, min(FILE_LIMIT, left))
+            limits.files_left -= 1
+            data = _data(place, min(FILE_LIMIT, limits.bytes_left))
             if isinstance(data, str):
                 unread.append((name, data))
                 continue
-            left -= len(data)
-            files.append(Attachment(name, inner, data))
+            limits.bytes_left -= len(data)
+            for found in unpack(name, inner, data, limits):
+                text = _text(found.data[:_TEXT_LIMIT])
+                problem = found.problem or ("it is no text" if text is None else "")
+                if problem or len(found.data) > _TEXT_LIMIT:
+                    unread.append((found.name, problem or f"what follows its first {_TEXT_LIMIT >> 20} MiB was left out"))
+                if text:
+                    files.append(Attachment(found.name, found.path, text))
     return Attached(tuple(files), tuple(unread))
+
+
+def _text(data: bytes) -> str | None:
+    """What the bytes say; None where they are no text."""
+    for mark, encoding in _BYTE_ORDER_MARKS:  # what a Windows shell writes
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
+    head = data[:_HEAD]
+    if len(head.translate(None, _CONTROLS)) * 20 < len(head) * 19:
+        return None
+    return data.decode("utf-8", "replace")
 
 
 def _found(path: str) -> Iterator[tuple[str, str, str]]:

@@ -6,7 +6,7 @@ Keys may be added; none is renamed or removed within a schema number.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -16,13 +16,16 @@ from hostdoctor.diagnosis import summary
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.provenance import summarise
 from hostdoctor.facts.driver import AmdSmi, Nvml
-from hostdoctor.facts.host import Host
+from hostdoctor.facts.host import Contradiction, Host
 from hostdoctor.facts.pci import ATI, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Finding, Outcome
 from hostdoctor.p2p import Prediction
 from hostdoctor.topology import Card, Segment, link_of, to_root_gbs
 from hostdoctor.view import View
+
+if TYPE_CHECKING:
+    from hostdoctor.readers.attached import Pasted
 
 SCHEMA = 1
 
@@ -48,6 +51,7 @@ class Sources(msgspec.Struct, frozen=True):
     sources: tuple[str, ...]
     unread: tuple[Unread, ...]
     files: tuple[str, ...]
+    contradictions: tuple[Contradiction, ...] = ()
 
 
 class LinkReport(msgspec.Struct, frozen=True):
@@ -142,26 +146,20 @@ class Report(msgspec.Struct, frozen=True):
 def build(sources: Sources, view: View, findings: Iterable[Finding], exit_: int) -> Report:
     """The report of a scan."""
     listed = tuple(findings)
+    sources = msgspec.structs.replace(sources, contradictions=view.host.contradictions)
     return Report(Tool(), sources, _host(view), listed, summary(listed), exit_)
 
 
-def sources_of(
-    evidence: Evidence,
-    attached: Iterable[str] = (),
-    also_read: Iterable[str] = (),
-    also_unread: Iterable[tuple[str, str]] = (),
-) -> Sources:
-    """What was read and what was not.
-
-    Args:
-        evidence: the host's files.
-        attached: what was attached beside them, as the user named it.
-        also_read: where the parts of attachments stand that were understood.
-        also_unread: what of the attachments was not, and why.
-    """
+def sources_of(evidence: Evidence, pasted: Pasted | None = None) -> Sources:
+    """What was read and what was not: a host's files, what was attached beside them, or attachments alone."""
+    if pasted is None:
+        files, unread = summarise(evidence.reads)
+        return Sources(evidence.kind, evidence.sources, tuple(Unread(*each) for each in unread), tuple(files))
+    if evidence is pasted.evidence:
+        return Sources(evidence.kind, evidence.sources, tuple(Unread(*each) for each in pasted.unread), tuple(pasted.read))
     files, unread = summarise(evidence.reads)
-    refused = tuple(Unread(*each) for each in (*unread, *also_unread))
-    return Sources(evidence.kind, (*evidence.sources, *attached), refused, (*files, *also_read))
+    refused = tuple(Unread(*each) for each in (*unread, *pasted.unread))
+    return Sources(evidence.kind, (*evidence.sources, *pasted.evidence.sources), refused, (*files, *pasted.read))
 
 
 def _host(view: View) -> HostReport:

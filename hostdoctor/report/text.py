@@ -31,6 +31,7 @@ _COLORS: dict[Outcome, str] = {
     "ok": "green",
     "not-applicable": "dim",
 }
+_NAMED_AT_MOST = 8  # checks that lack the same; of more the number is enough
 _SEEN_AT_MOST = 4
 _SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 
@@ -127,7 +128,7 @@ class _Page:
 def _header(page: _Page, report: Report, seconds: float) -> None:
     host = report.host
     if report.evidence.kind != "live":
-        page.wrapped(f"read from {report.evidence.sources[0]}", indent=2)
+        page.wrapped(f"read from {wording.listed(report.evidence.sources)}", indent=2)
     board = known(host.board, "") or known(host.system, "")
     sockets = known(host.cpu_sockets, 1)
     cpu = _NOISE.sub("", known(host.cpu, "")).strip()
@@ -240,8 +241,8 @@ def _nothing_wrong(report: Report) -> str:
     """No more than was judged."""
     if not report.summary["ok"] and not report.summary["info"]:
         return "Nothing could be judged."
-    in_guest = report.host.virtualisation in ("virtual-machine", "wsl")
-    if in_guest and report.summary["not-applicable"] > report.summary["ok"]:
+    summary, in_guest = report.summary, report.host.virtualisation in ("virtual-machine", "wsl")
+    if summary["unknown"] > summary["ok"] or (in_guest and summary["not-applicable"] > summary["ok"]):
         return "Nothing wrong found in what can be judged here."
     return "Nothing wrong found."
 
@@ -318,6 +319,11 @@ def _closing(page: _Page, report: Report, style: Style) -> None:
     unknown = [each for each in report.findings if each.outcome == "unknown"]
     if unknown and not style.verbose:
         page.wrapped(_not_judged(unknown, report), indent=2)
+    for each in report.evidence.contradictions:
+        told = " and ".join(f"{source} says {value}" for source, value in each.said)
+        page.wrapped(f"Contradiction: {each.what} of {each.subject}: {told}. The first was believed.", indent=2)
+    if report.evidence.unread and report.evidence.kind == "attachments" and not style.verbose:
+        page.wrapped(_not_understood(report), indent=2)
     if style.verbose:
         page.line("Read:")
         for path in report.evidence.files:
@@ -325,6 +331,13 @@ def _closing(page: _Page, report: Report, style: Style) -> None:
         for unread in report.evidence.unread:
             page.line(f"  {unread.source}: {unread.reason}")
     page.line(" · ".join(_counts(report)))
+
+
+def _not_understood(report: Report) -> str:
+    """One sentence about what of the attachments says nothing here."""
+    first, *more = report.evidence.unread
+    others = f", and {wording.count(len(more), 'more place')} (-v lists them)" if more else ""
+    return f"Not read: {first.source} ({first.reason}){others}."
 
 
 def _counts(report: Report) -> Iterator[str]:
@@ -346,7 +359,7 @@ def _not_judged(unknown: Sequence[Finding], report: Report) -> str:
         by_help.setdefault(finding.help, {})[finding.check] = None
     parts = []
     for help_, checks in sorted(by_help.items(), key=lambda item: not item[0]):
-        names = ", ".join(checks)
+        names = ", ".join(checks) if len(checks) <= _NAMED_AT_MOST else f"{len(checks)} checks"
         parts.append(f"{names} ({help_})" if help_ else names)
     more = "" if all(by_help) else "; -v says why"
     return f"Not judged: {'; '.join(parts)}{more}."

@@ -22,6 +22,8 @@ from hostdoctor.readers.attached.mount import mount
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.host import read_host
 
+_NO_FUNCTIONS = Unknown("nothing that was attached lists them", "attach the output of sudo lspci -vvv")
+
 S = TypeVar("S", bound=msgspec.Struct)
 
 # The module and the kinds of parts that it reads; one whose parts are not at hand is not imported.
@@ -47,7 +49,7 @@ class Pasted:
     """
 
     def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
-        found = [part for file in attached.files for part in split(file.data.decode("utf-8", "replace"), file.name)]
+        found = [part for file in attached.files for part in split(file.text, file.name)]
         self.parts = [part for part in found if part.kind]
         self.evidence: MemoryEvidence = mount(self.parts, sources)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
@@ -65,6 +67,8 @@ def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assu
     if tree is not None:
         host = _completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal))
     host = apply_parts(host, pasted.parts)
+    if isinstance(host.functions, Unknown):
+        host = msgspec.structs.replace(host, functions=_NO_FUNCTIONS)
     environment = read_environment(tree or pasted.evidence, host.cpu, host.firmware, host.functions)
     assumed = msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal)
     return msgspec.structs.replace(host, environment=assumed) if isinstance(host.environment.kind, Unknown) else host

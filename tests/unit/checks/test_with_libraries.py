@@ -51,6 +51,30 @@ def test_a_slow_link_of_a_busy_gpu_is_a_failure_in_any_state(slow, state):
     assert "The GPU is 50 % busy" in found.explanation
 
 
+@pytest.mark.parametrize(
+    ("bits", "why"),
+    [
+        (0x20, "heat"),
+        (0x40, "heat, by the hardware"),
+        (0x80, "brake signal"),
+        (0x84, "brake signal"),
+        (0x8, "hardware slowdown"),
+    ],
+)
+def test_a_gpu_that_heat_or_power_holds_down(slow, text, bits, why):
+    found = slow(nvml=nvml(NvmlGpu(A, performance_state=0, busy_percent=90, link_generation=1, throttle_reasons=bits)))
+    assert found.outcome == "unknown"
+    assert f"the driver slows the GPU down ({why}" in found.title.replace("the power supply's ", "")
+    assert f"nvmlDeviceGetCurrentClocksThrottleReasons {bits:#x}" in text(found)
+    assert "cooling and power" in found.help
+
+
+@pytest.mark.parametrize("bits", [0, 0x1, 0x2, 0x4, 0x10, 0x100, FAILED])
+def test_limits_that_somebody_chose_excuse_no_link(slow, bits):
+    found = slow(nvml=nvml(NvmlGpu(A, performance_state=0, busy_percent=90, link_generation=1, throttle_reasons=bits)))
+    assert found.outcome == "failure"
+
+
 @pytest.mark.parametrize(("state", "busy"), [(8, 0), (8, FAILED), (12, 49), (5, 10), (FAILED, 3)])
 def test_a_gpu_at_rest_is_known_to_be(slow, state, busy):
     found = slow(nvml=nvml(NvmlGpu(A, performance_state=state, busy_percent=busy, link_generation=1)))

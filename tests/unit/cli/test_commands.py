@@ -90,26 +90,39 @@ def test_wrong_usage_of_the_real_command(process):
 # --- what cannot be done ---------------------------------------------------------------------------------------------
 
 
+ESCAPE = "esc\x1b[2Jape\nline"
+
+
 @pytest.mark.parametrize("command", ["scan", "topology"])
-@pytest.mark.parametrize("way", [[], ["--root"]])
-def test_what_is_no_tree(hostdoctor, tmp_path, command, way):
+@pytest.mark.parametrize(
+    "case",
+    [
+        ([], "missing", "there is no such file or folder"),
+        ([], "file", "nothing in it could be judged; file:1: nothing known begins like this: 'text'"),
+        ([], "pipe", "pipe: it is no ordinary file"),
+        ([], "dangling", "dangling: No such file or directory"),
+        ([], "empty", "there is nothing in it"),
+        ([], ESCAPE, "esc\\x1b[2Jape\\nline: there is no such file or folder"),
+        (["--from"], "missing", "there is no such file or folder"),
+        (["--root"], "missing", "there is no such folder"),
+        (["--root"], "file", "not a folder"),
+        (["--root"], "pipe", "not a folder"),
+        (["--root"], "dangling", "not a folder"),
+        (["--root"], "empty", "neither sys nor proc in it"),
+        (["--root"], ESCAPE, "esc\\x1b[2Jape\\nline: there is no such folder"),
+    ],
+)
+def test_what_cannot_be_read(hostdoctor, tmp_path, command, case):
+    way, name, says = case
     (tmp_path / "file").write_text("text")
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dangling").symlink_to("nowhere")
-    for name, says in (
-        ("missing", "there is no such folder"),
-        ("file", "not a folder"),
-        ("pipe", "not a folder"),
-        ("dangling", "not a folder"),
-        ("empty", "neither sys nor proc in it"),
-        ("esc\x1b[2Jape\nline", "esc\\x1b[2Jape\\nline: there is no such folder"),
-    ):
-        done = hostdoctor(command, *way, tmp_path / name)
-        assert (done.returncode, done.stdout) == (3, ""), name
-        assert done.stderr.startswith("hostdoctor: ")
-        assert says in done.stderr
-        assert one_line(done.stderr)
+    done = hostdoctor(command, *way, tmp_path / name)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("hostdoctor: ")
+    assert says in done.stderr
+    assert one_line(done.stderr)
 
 
 def test_a_tree_that_may_not_be_read(hostdoctor):
@@ -127,10 +140,10 @@ def test_a_tree_that_may_not_be_read(hostdoctor):
     assert found.decode() == f"3 hostdoctor: {tree.root}: no permission to read it\n"
 
 
-def test_what_is_no_tree_for_the_real_command(process, tmp_path):
+def test_what_cannot_be_read_by_the_real_command(process, tmp_path):
     done = process("scan", tmp_path / "none")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"hostdoctor: {tmp_path}/none: there is no such folder\n"
+    assert done.stderr == f"hostdoctor: {tmp_path}/none: there is no such file or folder\n"
 
 
 def test_one_tree_at_a_time(hostdoctor, before, seed):
