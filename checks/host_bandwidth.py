@@ -63,9 +63,9 @@ def judge(view: View) -> Iterator[Finding]:
     figures: dict[str, list[float]] = {}
     for verdict in verdicts.values():
         figures.setdefault(verdict.kind, []).extend(verdict.figures)
+    ranges = {kind: spread(values) for kind, values in figures.items() if values}
     for gpu, verdict in verdicts.items():
-        values = figures[verdict.kind]
-        title = verdict.title.replace("{range}", spread(values)) if values else verdict.title
+        title = verdict.title.replace("{range}", ranges.get(verdict.kind, ""))
         yield Finding(
             ID,
             verdict.outcome,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -112,12 +112,13 @@ def judge(view: View) -> Iterator[Finding]:
     for verdict in verdicts.values():
         if verdict.figure is not None:
             figures.setdefault(verdict.kind, []).append(verdict.figure)
+    ranges = {kind: spread(values) for kind, values in figures.items()}
     for ends, verdict in verdicts.items():
-        yield _finding(ends, verdict, figures.get(verdict.kind, []))
+        yield _finding(ends, verdict, ranges.get(verdict.kind, ""))
 
 
-def _finding(ends: tuple[str, str], verdict: Verdict, figures: Sequence[float]) -> Finding:
-    title = verdict.title.replace("{range}", spread(figures)) if figures else verdict.title
+def _finding(ends: tuple[str, str], verdict: Verdict, range_: str) -> Finding:
+    title = verdict.title.replace("{range}", range_)
     return Finding(
         ID,
         verdict.outcome,
@@ -219,7 +220,7 @@ def _against_staged(pair: _Pair) -> tuple[float | None, float | None]:
 def _fabric(view: View, ends: tuple[str, str], prediction: Prediction | None) -> Fabric:
     """Over what the two are joined, as far as anything but the rate tells."""
     named = {condition.name for condition in prediction.conditions} if prediction else set()
-    told = p2p.linked_by(view.host, *ends) or p2p.linked_by(view.host, *ends[::-1])
+    told = p2p.linked_by(view, *ends) or p2p.linked_by(view, *ends[::-1])
     if "xgmi" in named or told == "XGMI":
         return "xgmi"
     if "nvlink" in named or told == "NVLINK":
@@ -293,7 +294,7 @@ def _direct_xgmi(pair: _Pair) -> bool:
 def _nvlinks(pair: _Pair) -> int | None:
     """How many NVLinks join the two: as nvidia-smi topo tells ("NV12"), else all active ones of a host with two GPUs."""
     host = pair.view.host
-    for word in p2p.words_on(host, pair.accessor, pair.owner):
+    for word in pair.view.words_on(pair.accessor, pair.owner):
         if word.link == "NVLINK" and word.text.startswith("NV") and word.text[2:].isdigit():
             return int(word.text[2:])
     if isinstance(host.nvml, Nvml) and len(host.nvml.gpus) == 2:

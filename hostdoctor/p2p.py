@@ -19,9 +19,8 @@ import msgspec
 from hostdoctor import knowledge
 from hostdoctor.bars import missing_bars, vram_bar
 from hostdoctor.drivers import nvml_p2p
-from hostdoctor.facts.bandwidth import is_host
 from hostdoctor.facts.driver import PairWord
-from hostdoctor.facts.host import Host, KernelVersion, Kfd
+from hostdoctor.facts.host import KernelVersion, Kfd
 from hostdoctor.facts.pci import ATI, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
@@ -128,20 +127,15 @@ def _gone(view: View, accessor: Function, owner: Function) -> Condition | None:
 # --- what tools were told ---------------------------------------------------------------------------------------------
 
 
-def words_on(host: Host, accessor: str, owner: str) -> list[PairWord]:
-    """What pasted tools say of an ordered pair."""
-    return [word for word in host.pair_words if (word.accessor, word.owner) == (accessor, owner)]
-
-
-def access_word(host: Host, accessor: str, owner: str) -> PairWord | None:
+def access_word(view: View, accessor: str, owner: str) -> PairWord | None:
     """What a tool was told of the access; None where none was, or where two were told otherwise."""
-    told = [word for word in words_on(host, accessor, owner) if word.allowed is not None]
+    told = [word for word in view.words_on(accessor, owner) if word.allowed is not None]
     return told[0] if len({word.allowed for word in told}) == 1 else None
 
 
-def linked_by(host: Host, accessor: str, owner: str) -> str:
+def linked_by(view: View, accessor: str, owner: str) -> str:
     """The kind of link that a tool names for a pair, "XGMI", or empty."""
-    return next((word.link for word in words_on(host, accessor, owner) if word.link), "")
+    return next((word.link for word in view.words_on(accessor, owner) if word.link), "")
 
 
 def _with_word(view: View, prediction: Prediction) -> Prediction:
@@ -149,22 +143,28 @@ def _with_word(view: View, prediction: Prediction) -> Prediction:
 
     A refusal is a condition of its own: the last, so that what explains it goes before it.
     """
-    word = access_word(view.host, prediction.accessor.address, prediction.owner.address)
+    word = access_word(view, prediction.accessor.address, prediction.owner.address)
     if word is None or prediction.driver_says is not None:
         return prediction
     evidence = (Evidence(word.source, word.text),)
     conditions = prediction.conditions
     if not word.allowed:
         text = "the driver grants no access, and why cannot be seen here"
-        settled = prediction.accessor.vendor == NVIDIA and "allowed" not in _policies(prediction)
-        conditions += (Condition("access", "fails", text, evidence, by_design=settled, remedies=("attach-p2p-evidence",)),)
+        by_design = prediction.accessor.vendor == NVIDIA and _refuses_some(view, prediction)
+        conditions += (Condition("access", "fails", text, evidence, by_design=by_design, remedies=("attach-p2p-evidence",)),)
     return msgspec.structs.replace(
         prediction, conditions=conditions, driver_says=word.allowed, driver_evidence=evidence, by_word=True
     )
 
 
-def _policies(prediction: Prediction) -> set[str]:
-    return {pcie_p2p_policy(gpu) for gpu in (prediction.accessor, prediction.owner)}
+def _refuses_some(view: View, prediction: Prediction) -> bool:
+    """Whether NVIDIA's driver refuses this pair as it refuses some on healthy hosts.
+
+    It does so between products that it need not allow it on, and, where it allows other pairs, between those that neither
+    NVLink nor a chipset it knows joins.
+    """
+    policies = {pcie_p2p_policy(gpu) for gpu in (prediction.accessor, prediction.owner)}
+    return "allowed" not in policies or view.some_access_granted
 
 
 # --- AMD -------------------------------------------------------------------------------------------------------------
@@ -172,14 +172,14 @@ def _policies(prediction: Prediction) -> set[str]:
 
 def _predict_amd(view: View, accessor: Function, owner: Function) -> Prediction:
     says, evidence = kfd_verdict(view.host.kfd, accessor, owner)
-    if xgmi := same_hive(view.host.kfd, accessor, owner) or _told_xgmi(view.host, accessor, owner):
+    if xgmi := same_hive(view.host.kfd, accessor, owner) or _told_xgmi(view, accessor, owner):
         return Prediction(accessor, owner, (xgmi,), says, evidence)
     conditions = (
         _amdgpu_bound(accessor, owner),
         p2p_switched_on(view),
         *_processor_fabric(view.host.kfd, owner),
         _distance(view, accessor, owner),
-        _large_bar(view.host, owner, view.host.gpu_facts.get(owner.address, GpuFacts())),
+        _large_bar(view, owner, view.host.gpu_facts.get(owner.address, GpuFacts())),
         reach(view, accessor, owner),
     )
     return Prediction(accessor, owner, conditions, says, evidence)
@@ -196,11 +196,11 @@ def same_hive(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) ->
     return Condition("xgmi", "holds", "both are in one XGMI hive, which needs no PCIe P2P")
 
 
-def _told_xgmi(host: Host, accessor: Function, owner: Function) -> Condition | None:
+def _told_xgmi(view: View, accessor: Function, owner: Function) -> Condition | None:
     """The same by what a tool names as the link, where KFD could not be read."""
-    if isinstance(host.kfd, Kfd):
+    if isinstance(view.host.kfd, Kfd):
         return None
-    word = next((each for each in words_on(host, accessor.address, owner.address) if each.link == "XGMI"), None)
+    word = next((each for each in view.words_on(accessor.address, owner.address) if each.link == "XGMI"), None)
     if word is None or word.allowed is False:
         return None
     return Condition("xgmi", "holds", "XGMI joins both, which needs no PCIe P2P", (Evidence(word.source, word.text),))
@@ -367,12 +367,12 @@ def _host_bridge_evidence(firsts: list[Function | None]) -> tuple[Evidence, ...]
     return tuple(Evidence(first.origin, first.id) for first in unique.values())
 
 
-def _large_bar(host: Host, owner: Function, facts: GpuFacts) -> Condition:
+def _large_bar(view: View, owner: Function, facts: GpuFacts) -> Condition:
     """Visible VRAM must be all of VRAM (amdgpu_gmc large BAR); amdgpu says so itself."""
     total, visible = facts.vram_bytes, facts.visible_vram_bytes
     if isinstance(total, Unknown) or isinstance(visible, Unknown):
         by_id = _large_bar_by_id(owner)
-        return _large_bar_by_word(host, owner) or by_id if by_id.state == "unknown" else by_id
+        return _large_bar_by_word(view, owner) or by_id if by_id.state == "unknown" else by_id
     evidence = (
         Evidence(owner.source("mem_info_vis_vram_total"), str(visible)),
         Evidence(owner.source("mem_info_vram_total"), str(total)),
@@ -413,9 +413,9 @@ def _large_bar_by_id(owner: Function) -> Condition:
     return Condition("large-bar", "unknown", "how much memory the owner has is not known", evidence)
 
 
-def _large_bar_by_word(host: Host, owner: Function) -> Condition | None:
+def _large_bar_by_word(view: View, owner: Function) -> Condition | None:
     """HSA lets a processor reach a GPU's memory where the BAR shows all of it (hsa_amd_agent_memory_pool_get_info)."""
-    words = [word for word in host.pair_words if word.owner == owner.address and is_host(word.accessor)]
+    words = view.processor_words.get(owner.address, [])
     if not words or any(word.allowed is not False for word in words):
         return None
     text = "no processor can reach the owner's memory: its BAR does not show all of it"

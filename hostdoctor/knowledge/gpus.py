@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal, TypeVar
 
 import msgspec
@@ -147,6 +147,7 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(word.replace(" ", "") for word in _WORD.findall(name.lower())) - _NOISE
 
 
+@lru_cache(maxsize=256)
 def gpus_by_name(name: str) -> tuple[Gpu, ...]:
     """The products that a tool's name can mean: "NVIDIA A100-SXM4-80GB" is A100 SXM4 80 GB; empty where none is known.
 

@@ -15,7 +15,7 @@ import msgspec
 MOST_GBS = 4_000.0
 _CELL = re.compile(r"(?:N/A|PASS|FAIL|[PX]|[-+]?(?:nan|inf)|[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?)\Z", re.IGNORECASE)
 _WHOLE = re.compile(r"\d{1,4}\Z")
-_WIDEST = 1024
+WIDEST = 128  # devices of one host that are read, far more than any has
 
 
 class Matrix(msgspec.Struct):
@@ -61,7 +61,7 @@ def read_matrix(lines: Sequence[str], at: int, corner: str = "") -> Matrix | Non
     if head is None:
         return None
     columns = [int(text) for text in head["columns"].split()]
-    matrix = Matrix(columns[:_WIDEST], {}, {}, at + 1)
+    matrix = Matrix(columns[:WIDEST], {}, {}, at + 1)
     _read_rows(matrix, lines)
     return matrix
 
@@ -72,7 +72,7 @@ def _read_rows(matrix: Matrix, lines: Sequence[str]) -> None:
         tokens = lines[at].split()
         if not tokens:
             continue
-        if len(tokens) > _WIDEST + 1 or not all(_CELL.match(token) for token in tokens):
+        if len(tokens) > WIDEST + 1 or not all(_CELL.match(token) for token in tokens):
             break
         if row is None and _continues_head(matrix.columns, tokens):
             matrix.columns += [int(token) for token in tokens]
@@ -82,12 +82,12 @@ def _read_rows(matrix: Matrix, lines: Sequence[str]) -> None:
     if matrix.rows and matrix.end == len(lines):
         last = list(matrix.rows.values())[-1]
         if len(last) < len(matrix.columns) or not lines[-1].endswith(" "):
-            drop_broken_end(last)
+            drop_broken_end(last, [cell for row in matrix.rows.values() for cell in row])
 
 
 def _continues_head(columns: list[int], tokens: list[str]) -> bool:
     """Whether a line goes on counting the columns, as where a window wrapped the head; it may have cut a number in two."""
-    if len(columns) + len(tokens) > _WIDEST:
+    if len(columns) + len(tokens) > WIDEST:
         return False
     broken = len(columns) > 1 and columns[-1] != columns[-2] + 1
     if broken and f"{columns[-1]}{tokens[0]}" == str(columns[-2] + 1):
@@ -126,11 +126,10 @@ def _decimals(text: str) -> int:
     return len(text.partition(".")[2])
 
 
-def drop_broken_end(cells: list[str]) -> None:
-    """Take the last number of a paste away where the paste ends inside it: "12.9" of "12.984"."""
-    decimals = [_decimals(cell) for cell in cells]
-    others = {each for each in decimals[:-1] if each}
-    if others and _number(cells[-1]) is not None and decimals[-1] < min(others):
+def drop_broken_end(cells: list[str], others: Sequence[str]) -> None:
+    """Take the last number of a paste away where the paste ends inside it: "12.9" where the others are like "12.984"."""
+    wanted = {decimals for cell in others if (decimals := _decimals(cell))}
+    if cells and wanted and _number(cells[-1]) is not None and _decimals(cells[-1]) < max(wanted):
         cells.pop()
 
 
@@ -143,8 +142,11 @@ def _number(text: str) -> float | None:
 
 
 def bandwidth(text: str, *, inside: bool = False) -> float | None:
-    """GB/s of a cell; None for N/A, NaN and what no link carries (inside one device there is no such limit)."""
-    value = _number(text)
+    """GB/s of a cell; None for N/A, NaN and what no link carries (inside one device there is no such limit).
+
+    Every tool prints decimals: what has none is the beginning of a number that the paste cut.
+    """
+    value = _number(text) if "." in text else None
     return value if value is not None and (inside or value <= MOST_GBS) else None
 
 

@@ -173,7 +173,7 @@ class _Reading:
     def _add_row(self, table: _Table, row: str, arrow: str, text: str, at: int) -> None:
         cells = text.split()
         if at == len(self._part.lines) - 1:
-            drop_broken_end(cells)
+            drop_broken_end(cells, cells)
         if len(cells) < len(table.columns):
             self._cut = True
         elif not is_host(row) and arrow != "<-":

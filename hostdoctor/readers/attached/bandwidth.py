@@ -11,6 +11,7 @@ from hostdoctor.facts.host import Cpu, Host, Kfd
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.parsers import nvbandwidth, p2p_bandwidth_latency_test, rocm_bandwidth_test, simple_p2p, transferbench
+from hostdoctor.parsers.matrix import WIDEST
 from hostdoctor.parsers.paste import Part
 from hostdoctor.readers.attached.merge import with_functions
 from hostdoctor.topology import Topology
@@ -126,7 +127,7 @@ def _functions(host: Host, run: Run) -> Iterator[Function]:
     """
     vendor = _vendor(run)
     has_addresses = bool(_known_gpus(host, vendor))
-    for device in run.gpus:
+    for device in run.gpus[:WIDEST]:
         if ":" in device.subject or not has_addresses:
             yield Function(
                 device.subject,
