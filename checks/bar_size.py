@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from hostdoctor import drivers, wording
 from hostdoctor.bars import VramBar, vram_bar_of
 from hostdoctor.facts.host import Host
-from hostdoctor.facts.pci import Function
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.pci import ATI, Function, RefusedSize
+from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
 from hostdoctor.view import View
 
 ID = "bar-size"
+
+_NO_P2P = "; amdgpu allows no P2P to such a GPU"
 
 
 def judge(view: View) -> Iterator[Finding]:
@@ -27,13 +29,17 @@ def judge(view: View) -> Iterator[Finding]:
 
 def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
     subject = (gpu.address,)
-    evidence: tuple[Evidence, ...] = (Evidence(gpu.source("resource"), f"BAR{bar.index} {wording.size(bar.size_bytes)}"),)
+    evidence: tuple[Evidence, ...] = (Evidence(bar.source, f"BAR{bar.index} {wording.size(bar.size_bytes)}"),)
     if bar.exact:
         memory, source = drivers.memory_bytes(host, gpu)
         evidence += (Evidence(source, f"{memory}"),)
     if bar.is_small is False:
         return Finding(ID, "ok", subject, f"BAR{bar.index} holds all of the GPU's memory", evidence=evidence)
+    if bar.refused is not None:
+        return _found_no_space(gpu, bar, bar.refused, evidence)
     if isinstance(bar.largest_bytes, Unknown):
+        if bar.is_small and gpu.vendor == ATI and (windows := _windows_below_4_gib(host, gpu)):
+            return _no_window_above_4_gib(gpu, bar, (*evidence, *windows))
         return _size_choice_unknown(gpu, bar, bar.largest_bytes, evidence)
     largest = bar.largest_bytes
     offered = (Evidence(gpu.source(f"resource{bar.index}_resize"), f"up to {wording.size(largest)}"),)
@@ -61,6 +67,48 @@ def _size_choice_unknown(gpu: Function, bar: VramBar, why: Unknown, evidence: tu
     return Finding(ID, "unknown", (gpu.address,), title, f"{why.reason}.", evidence=evidence, help=why.help)
 
 
+def _windows_below_4_gib(host: Host, gpu: Function) -> tuple[Evidence, ...]:
+    """The windows of a GPU's root bus (of all, where that is not known) if they are known and none lies above 4 GiB."""
+    apertures = known(host.memory_map.apertures, ())
+    own = [each for each in apertures if isinstance(gpu.root, Unknown) or each.root == gpu.root]
+    if any(each.end >> 32 for each in own):
+        return ()
+    return tuple(Evidence(each.source, f"{each.start:x}-{each.end:x} PCI Bus {each.root}") for each in own)
+
+
+def _no_window_above_4_gib(gpu: Function, bar: VramBar, evidence: tuple[Evidence, ...]) -> Finding:
+    return Finding(
+        ID,
+        "warning",
+        (gpu.address,),
+        f"BAR{bar.index} is {wording.size(bar.size_bytes)}, and there is no window above 4 GiB that a larger one could lie in",
+        "Without such a window amdgpu does not try to enlarge the BAR. So the host and other GPUs reach the GPU's memory "
+        f"through a small window{_NO_P2P}. What sizes the card offers is not in this evidence.",
+        "likely",
+        evidence,
+        Cost("host access to GPU memory in pieces, and no P2P to it"),
+        ("firmware-above-4g-decoding", "firmware-resizable-bar"),
+        'in the firmware, switch on "Above 4G Decoding"',
+    )
+
+
+def _found_no_space(gpu: Function, bar: VramBar, refused: RefusedSize, evidence: tuple[Evidence, ...]) -> Finding:
+    wanted = wording.size(refused.size_bytes) if refused.size_bytes else "more"
+    memory = "" if isinstance(bar.vram_bytes, Unknown) else f", for {wording.size(bar.vram_bytes[1])} of memory"
+    return Finding(
+        ID,
+        "warning",
+        (gpu.address,),
+        f"BAR{bar.index} is {wording.size(bar.size_bytes)}: its driver wanted {wanted} and found no space",
+        f"The card offers {wanted}{memory}, but the windows above it have no room for that. So the host and other GPUs reach "
+        f"the GPU's memory through a small window{_NO_P2P if gpu.vendor == ATI else ''}.",
+        evidence=(*evidence, Evidence(refused.source, f"no space for {wanted}")),
+        cost=Cost(f"host access to GPU memory in pieces{', and no P2P to it' if gpu.vendor == ATI else ''}"),
+        remedies=("firmware-above-4g-decoding", "firmware-resizable-bar"),
+        next='in the firmware, switch on "Above 4G Decoding" and "Resizable BAR", or enlarge the 64-bit MMIO window',
+    )
+
+
 def _can_be_larger(gpu: Function, bar: VramBar, largest: int, evidence: tuple[Evidence, ...]) -> Finding:
     return Finding(
         ID,
@@ -81,10 +129,12 @@ CHECK = Check(
     subject="GPU",
     summary="The memory BAR of each GPU is at least as large as its memory.",
     looks_at="The size of the memory BAR (0 on AMD, 1 on NVIDIA, 2 on Intel), the sizes the card offers, and the memory "
-    "the driver reports or the product has.",
+    "the driver reports, in sysfs or in the kernel's log, or the product has.",
     why="amdgpu allows P2P only to a GPU all of whose memory shows in its BAR, and host access is faster that way.",
     decides="Ok where the BAR holds all memory (a 24 GiB card then has a BAR of 32 GiB: sizes are powers of two). A "
-    "warning where it is smaller and the card offers more; info where it is the largest the card offers.",
+    "warning where it is smaller and the card offers more, or where the kernel's log says that the driver wanted to make it "
+    "larger and found no space, or an AMD GPU's root bus has no window above 4 GiB; info where it is the largest the card "
+    "offers.",
     sources=(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_resize_fb_bar, amdgpu_gmc.c",
         "PCI Express Base Specification 6.0, 7.8.6 Resizable BAR Extended Capability",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from hostdoctor import knowledge, wording
+from hostdoctor import knowledge, logged, wording
 from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Kfd, Module
+from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
-from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.findings import OUTCOMES, Check, Evidence, Finding, unjudged
 from hostdoctor.view import View
 
 ID = "gpu-driver"
+
+_ORDER = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 
 # The drivers that serve compute, by vendor.
 _COMPUTE = {ATI: ("amdgpu",), NVIDIA: ("nvidia",), INTEL: ("xe", "i915")}
@@ -27,8 +30,182 @@ _DRIVER_NOT_LOADED, _VERSION_MISMATCH = "9", "18"
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each discrete GPU."""
+    said = _by_the_log(view)
     for gpu in view.gpus:
-        yield _judge_gpu(view, gpu)
+        finding = _judge_gpu(view, gpu)
+        logged_one = said.pop(gpu.address, None)
+        worse = logged_one is not None and _ORDER[logged_one.outcome] < _ORDER[finding.outcome]
+        yield logged_one if worse and logged_one is not None else finding
+    yield from said.values()
+
+
+# --- what the log says ------------------------------------------------------------------------------------------------
+
+
+def _by_the_log(view: View) -> dict[str, Finding]:
+    """By GPU what its driver wrote of its start; under an empty key what names no GPU that is known."""
+    log = view.host.log
+    found: dict[str, Finding] = {}
+    if log is None:
+        return found
+    for kind, judge_event in _LOGGED.items():
+        for event in logged.of_last_boot(log, kind):
+            for address in _concerned(view, event):
+                finding = judge_event(view, address, event)
+                if finding is not None and not _works_all_the_same(view, address):
+                    found.setdefault(address, finding)
+    return found
+
+
+def _concerned(view: View, event: LogEvent) -> tuple[str, ...]:
+    """The GPUs that a message is about: the one it names, those with the id it names, or all of that vendor."""
+    if event.address:
+        return () if logged.is_integrated(view, event.address) else (event.address,)
+    vendor = ATI if event.kind.startswith(("kfd-", "amdgpu-")) else NVIDIA
+    named = event.details.get("id", "")
+    ids = [":".join(part.rjust(4, "0") for part in id_.split(":")) for id_ in named.split(", ")]
+    gpus = [gpu.address for gpu in view.gpus if gpu.vendor == vendor and (not named or gpu.id in ids)]
+    if event.kind in _OF_ALL or len(gpus) == 1:
+        return tuple(gpus) or ("",)
+    return ("",)
+
+
+def _works_all_the_same(view: View, address: str) -> bool:
+    """Whether the driver itself answers for the GPU now, so that what the log says is over."""
+    nvml, kfd = view.host.nvml, view.host.kfd
+    if isinstance(nvml, Nvml) and any(each.address == address and not each.lost for each in nvml.gpus):
+        return True
+    return isinstance(kfd, Kfd) and any(node.address == address for node in kfd.nodes)
+
+
+def _name(view: View, address: str) -> str:
+    return logged.name(view, address) if address else "a GPU that the log does not name"
+
+
+def _failed(view: View, address: str, event: LogEvent) -> Finding:
+    driver = "amdgpu" if event.kind == "amdgpu-init" else "nvidia"
+    return Finding(
+        ID,
+        "failure",
+        logged.subject(address),
+        f"{driver} failed to bring up {_name(view, address)}",
+        "So no program can use it. Lines around this one in the log say at which step it failed.",
+        evidence=logged.evidence([event]),
+        remedies=("load-driver",),
+        next="update the driver and the board's firmware; if an older driver worked, go back to it; check power and seating",
+    )
+
+
+def _bar_invalid(view: View, address: str, event: LogEvent) -> Finding:
+    return Finding(
+        ID,
+        "failure",
+        logged.subject(address),
+        f"nvidia refuses {_name(view, address)}: a BAR of it has no valid address",
+        "The firmware gave the GPU no space for it: see bar-unassigned and window-space.",
+        evidence=logged.evidence([event]),
+        next="enable Above 4G Decoding in the firmware setup, and give memory above 4 GB more room there",
+    )
+
+
+def _logged_mismatch(view: View, address: str, event: LogEvent) -> Finding:
+    client, module = event.details.get("client", "?"), event.details.get("module", "")
+    return Finding(
+        ID,
+        "failure",
+        logged.subject(address),
+        "the loaded NVIDIA module and the installed libraries are of different versions",
+        f"A program came with version {client}{f', and the module is {module}' if module else ''}, so it cannot use the GPU. "
+        "It is what an update leaves behind until the next restart, or what a container brings along.",
+        "certain" if module else "likely",
+        logged.evidence([event]),
+        remedies=("load-driver",),
+        next="restart the host, or unload and load nvidia's modules while nothing uses them",
+    )
+
+
+def _unsupported(view: View, address: str, event: LogEvent) -> Finding:
+    """An old card for the screen beside others is no loss for computing."""
+    others = [each for each in logged.gpus_driven_by(view, "nvidia") if each != address]
+    return Finding(
+        ID,
+        "info" if others else "failure",
+        logged.subject(address),
+        f"this NVIDIA driver does not support {_name(view, address)}",
+        "Drivers leave out old generations, and the open modules those before Turing; the newest generations have open modules "
+        "only.",
+        evidence=logged.evidence([event]),
+        remedies=() if others else ("load-driver",),
+        next="" if others else "install the driver branch and the kind of module, open or proprietary, that knows this GPU",
+    )
+
+
+def _held(view: View, address: str, event: LogEvent) -> Finding | None:
+    holder = event.details.get("holder", "another driver, such as nouveau")
+    if holder.startswith("vfio"):
+        return None
+    return Finding(
+        ID,
+        "warning",
+        logged.subject(address),
+        f"{holder} holds {_name(view, address)}, so nvidia cannot drive it",
+        "Nothing can compute on it as long as another driver has it.",
+        "likely",
+        logged.evidence([event]),
+        remedies=("load-driver",),
+        next="keep nouveau from loading (blacklist it and rebuild the initramfs), then restart",
+    )
+
+
+def _not_probed(view: View, address: str, event: LogEvent) -> Finding | None:
+    log = view.host.log
+    if log is None or view.uses_vfio or "vfio-pci" in log.drivers.values() or log.of("nvidia-held"):
+        return None  # guests have them, or the log names who does
+    return _held(view, address, event)
+
+
+def _kfd_unsupported(view: View, address: str, event: LogEvent) -> Finding:
+    chip = event.details.get("chip", "this generation")
+    return Finding(
+        ID,
+        "info",
+        logged.subject(address),
+        f"AMD's compute driver (KFD) does not support {chip}",
+        "amdgpu can light a screen with it, but nothing can compute on it with ROCm. That is the generation's limit.",
+        evidence=logged.evidence([event]),
+    )
+
+
+def _kfd_failed(view: View, address: str, event: LogEvent) -> Finding:
+    what = _name(view, address) if address else f"the GPU {event.details.get('id', '?')}"
+    return Finding(
+        ID,
+        "failure",
+        logged.subject(address) or tuple(event.details.get("id", "").split(", ")),
+        f"AMD's compute driver (KFD) did not take {what}, because of errors",
+        "Nothing can compute on it. Lines before this one in the log say what failed.",
+        evidence=logged.evidence([event]),
+        remedies=("load-driver",),
+        next="read the lines of kfd and amdgpu before it; update the driver and the GPU's firmware",
+    )
+
+
+_OF_ALL = ("nvidia-mismatch", "nvidia-not-probed", "kfd-failed")
+# The most telling first: of two about one GPU the first stands.
+_LOGGED: Mapping[str, Callable[[View, str, LogEvent], Finding | None]] = {
+    "nvidia-bar": _bar_invalid,
+    "nvidia-unsupported": _unsupported,
+    "nvidia-mismatch": _logged_mismatch,
+    "nvidia-held": _held,
+    "nvidia-not-probed": _not_probed,
+    "nvidia-init": _failed,
+    "amdgpu-init": _failed,
+    "kfd-failed": _kfd_failed,
+    "kfd-unsupported": _kfd_unsupported,
+}
+
+
+# --- what the host shows ----------------------------------------------------------------------------------------------
 
 
 def _judge_gpu(view: View, gpu: Function) -> Finding:
@@ -246,14 +423,16 @@ CHECK = Check(
     subject="GPU",
     summary="Each GPU has a driver that serves compute, and that driver works.",
     looks_at="The driver bound to each GPU, KFD's nodes, the version of the loaded NVIDIA module and what NVIDIA's library "
-    "says of it.",
+    "says of it; what drivers write of their start into the kernel's log.",
     why="A GPU without its driver, or with one that failed, is missing from every program without a word.",
     decides="A failure where a GPU has no driver (info where the command line keeps it for guests), where amdgpu is bound and "
     "shows neither memory nor a KFD node, where NVIDIA's library finds no driver or has lost the GPU, or where its version "
     "differs from the module's. A driver for screens (nouveau, radeon) is info, and a warning only for products that are "
     "known here where another GPU of the vendor computes, or that have no outputs. vfio-pci is info, and a warning only "
     "where GPUs of the same kind compute and the command line does not ask for it. A warning where KFD leaves out a GPU "
-    "that is known for compute. Integrated GPUs are not judged.",
+    "that is known for compute. Where the log says that a driver failed at the GPU, refused it or met libraries of another "
+    "version, a failure, unless the driver answers for it now; a generation that KFD does not support is info. Integrated GPUs "
+    "are not judged.",
     sources=(
         "NVML, nvml.h: NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVML_ERROR_GPU_IS_LOST",
         "NVIDIA driver README, The /proc file system interface",

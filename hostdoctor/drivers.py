@@ -188,9 +188,10 @@ def other_width(host: Host, card: Card) -> tuple[Evidence, ...]:
 
 def memory_bytes(host: Host, gpu: Function) -> tuple[int | Unknown, str]:
     """How much memory a GPU has by its driver, and where that stands."""
-    found = host.gpu_facts.get(gpu.address, GpuFacts()).vram_bytes
+    facts = host.gpu_facts.get(gpu.address, GpuFacts())
+    found = facts.vram_bytes
     if not isinstance(found, Unknown):
-        return found, gpu.source("mem_info_vram_total")
+        return found, facts.memory_source or gpu.source("mem_info_vram_total")
     if nvidia := nvml_gpu(host, gpu):
         return nvidia.memory_bytes, "NVML nvmlDeviceGetMemoryInfo"
     if amd := amd_smi_gpu(host, gpu):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from hostdoctor import knowledge
+from hostdoctor import knowledge, wording
+from hostdoctor.boot_links import boot_link
 from hostdoctor.facts.bandwidth import Transfer, Verification, is_host
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown, known
@@ -228,13 +229,21 @@ class Measured:
             return Unknown("which card it is, is not known")
         if card.attachment == "chipset":
             return Unknown("the card sits at the chipset, whose link is shared and not described")
-        if isinstance(card.slot, Unknown):
-            return card.slot
-        raw = to_root_gbs(card)
+        raw = card.slot if isinstance(card.slot, Unknown) else to_root_gbs(card)
         if isinstance(raw, Unknown):
-            return raw
+            return self._link_at_boot(card) or raw
         narrowest = min(card.segments, key=lambda each: known(each.loaded_gbs, 0.0))
         return raw, _link_evidence(narrowest, raw)
+
+    def _link_at_boot(self, card: Card) -> tuple[float, Evidence] | None:
+        """The same as the kernel found it at the boot, before drivers saved power, where nothing newer tells it."""
+        link = boot_link(self._view.host, card)
+        if link is None:
+            return None
+        text = (
+            f"{wording.link(link.speed_gts, link.width)} at {link.limited_by or card.top.address}: {link.gbs:.1f} GB/s each way"
+        )
+        return link.gbs, Evidence(link.source, text)
 
     def between(self, a: str, b: str) -> Expectation | None:
         """What direct copies between two GPUs reach over PCIe; None where nothing tells it."""

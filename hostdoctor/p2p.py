@@ -374,8 +374,8 @@ def _large_bar(view: View, owner: Function, facts: GpuFacts) -> Condition:
         by_id = _large_bar_by_id(owner)
         return _large_bar_by_word(view, owner) or by_id if by_id.state == "unknown" else by_id
     evidence = (
-        Evidence(owner.source("mem_info_vis_vram_total"), str(visible)),
-        Evidence(owner.source("mem_info_vram_total"), str(total)),
+        Evidence(facts.memory_source or owner.source("mem_info_vis_vram_total"), str(visible)),
+        Evidence(facts.memory_source or owner.source("mem_info_vram_total"), str(total)),
     )
     if visible and visible == total:
         return Condition("large-bar", "holds", "all of the owner's memory shows in its BAR", evidence)
@@ -404,7 +404,7 @@ def _large_bar_by_id(owner: Function) -> Condition:
     if bar is None or isinstance(bar, Unknown) or not bar.assigned or vram is None:
         text = "how much of the owner's memory shows in its BAR is not known"
         return Condition("large-bar", "unknown", text)
-    evidence = (Evidence(owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
+    evidence = (Evidence(bar.said_at or owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
     if bar.size_bytes >= vram[1]:
         return Condition("large-bar", "holds", "the owner's BAR is as large as its memory", evidence)
     if bar.size_bytes < vram[0] * 0.9:
@@ -446,12 +446,13 @@ def reach(view: View, accessor: Function, owner: Function) -> Condition:
     if bar is None and not missing_bars(owner):
         return Condition("bar-reach", "unknown", "where the owner's BAR lies is not known")
     if bar is None or not bar.assigned:
-        nowhere = (Evidence(owner.source("resource"), "no address for the memory BAR"),)
+        said_at = next((each.said_at for each in missing_bars(owner)), "")
+        nowhere = (Evidence(said_at or owner.source("resource"), "no address for the memory BAR"),)
         text = "the owner's memory BAR has no address"
         return Condition("bar-reach", "fails", text, nowhere, remedies=("firmware-above-4g-decoding",))
     if isinstance(bits, Unknown):
         return Condition("bar-reach", "unknown", bits.reason)
-    where = Evidence(owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
+    where = Evidence(bar.said_at or owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
     if view.host.cpu.is_amd and bar.address <= HT_HOLE_END and bar.end >= HT_HOLE_START:
         text = "the owner's BAR lies in the HyperTransport range just below 1 TiB, where AMD processors may map no DMA"
         return Condition("bar-reach", "unknown", text, (where,), remedies=("firmware-mmio-below-dma-limit",))
@@ -474,7 +475,7 @@ def driver_remaps(view: View) -> bool | Unknown:
     if amdgpu and amdgpu.version:
         return Unknown(f"amdgpu {amdgpu.version} is not the kernel's own")
     if isinstance(boot.version, Unknown):
-        return boot.version
+        return False if boot.older_than is not None and boot.older_than <= REMAP_SINCE else boot.version
     if boot.version >= REMAP_SINCE:
         return True
     if ".el" in known(boot.release, ""):
@@ -484,6 +485,9 @@ def driver_remaps(view: View) -> bool | Unknown:
 
 def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple[Evidence, ...]) -> Condition:
     type_, remaps = accessor.iommu_type, driver_remaps(view)
+    if isinstance(type_, Unknown) and remaps is False:
+        text = f"{beyond}, and a kernel before {REMAP_SINCE} lets nothing map it within reach"
+        return Condition("bar-reach", "fails", text, seen, remedies=("firmware-mmio-below-dma-limit",))
     if isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED):
         why = remaps.reason if isinstance(remaps, Unknown) else "its mode is not known"
         return Condition("bar-reach", "unknown", f"{beyond}, and whether the IOMMU maps it is not known: {why}", seen)

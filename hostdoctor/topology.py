@@ -208,8 +208,7 @@ class Topology:
         on_root_bus = function.parent is None or (isinstance(function.parent, Unknown) and ":00:" in function.address)
         if function.vendor != INTEL or not on_root_bus or knowledge.is_intel_discrete(function.id):
             return False
-        express = function.express
-        on_chip = isinstance(express, Unknown) or express is None or express.port_type == INTEGRATED_ENDPOINT
+        on_chip = function.express_type in (None, INTEGRATED_ENDPOINT)
         return on_chip and (function.base_class == 0x12 or function.address.endswith(":00:02.0"))
 
     @cached_property
@@ -246,8 +245,7 @@ def _link_starts(chain: list[Function]) -> list[int]:
     """
     starts, at = [], 0
     while at + 1 < len(chain):
-        express = chain[at].express
-        if not isinstance(express, Unknown) and express is not None and express.port_type == DOWNSTREAM_PORT:
+        if chain[at].express_type == DOWNSTREAM_PORT:
             at += 1
             continue
         starts.append(at)

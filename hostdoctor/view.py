@@ -105,6 +105,11 @@ class View:
             if a is not b and not p2p.same_hive(kfd, a, b)
         }
 
+    @property
+    def rests_on_translation(self) -> bool:
+        """Whether some pair of AMD GPUs does P2P only because the IOMMU translates, so that iommu=pt would end it."""
+        return any(each.state == "holds" and "beyond" in each.text for each in self.amd_reaches.values())
+
     def name(self, function: Function) -> str:
         """What a GPU is called, or its ids where nothing knows it."""
         return device_name(function) or f"[{function.id}]"

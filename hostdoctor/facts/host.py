@@ -48,6 +48,7 @@ class Boot(msgspec.Struct, frozen=True):
     config_source: str = ""
     distribution: str | Unknown = NOT_CAPTURED  # PRETTY_NAME
     distribution_id: str | Unknown = NOT_CAPTURED  # ID
+    older_than: KernelVersion | None = None  # what the wording of its log tells where the version is not known
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -105,6 +106,7 @@ class Aperture(msgspec.Struct, frozen=True):
     root: str
     start: int
     end: int
+    source: str = "/proc/iomem"
 
     @property
     def size_bytes(self) -> int:
@@ -113,9 +115,10 @@ class Aperture(msgspec.Struct, frozen=True):
 
 
 class MemoryMap(msgspec.Struct, frozen=True):
-    """Root bus apertures."""
+    """Root bus apertures, and the last address of installed memory."""
 
     apertures: tuple[Aperture, ...] | Unknown = NOT_CAPTURED
+    memory_end: int | Unknown = NOT_CAPTURED
 
 
 class Numa(msgspec.Struct, frozen=True):
@@ -180,6 +183,32 @@ class Contradiction(msgspec.Struct, frozen=True):
     said: tuple[tuple[str, str], ...]  # (source, value), the one that was believed first
 
 
+class BootLink(msgspec.Struct, frozen=True):
+    """The bandwidth between a function and the root complex as the kernel found it when it enumerated the function.
+
+    It is taken before drivers save power, but tells of that moment alone: the narrowest link of the way, not each of them.
+
+    Attributes:
+        limited_by: the port whose link is the narrowest; empty where the function can use all it is able to.
+        speed_gts: of that link.
+        width: of that link.
+        gbs: of that link, GB/s (10^9) one way, after coding.
+        capable_speed_gts: what the function itself is able to.
+        capable_width: lanes of the function itself.
+        capable_gbs: the same in GB/s.
+        source: where the log says so.
+    """
+
+    limited_by: str
+    speed_gts: float
+    width: int
+    gbs: float
+    capable_speed_gts: float
+    capable_width: int
+    capable_gbs: float
+    source: str
+
+
 class Host(msgspec.Struct, frozen=True):
     """All facts of one host."""
 
@@ -202,6 +231,7 @@ class Host(msgspec.Struct, frozen=True):
     network: tuple[NetworkDevice, ...] | Unknown = NOT_CAPTURED
     lacking_functions: tuple[str, ...] = ()  # listed by the kernel, but their folders are not in the evidence
     log: KernelLog | None = None  # None where no log is at hand
+    boot_links: Mapping[str, BootLink] = {}  # by function, from the kernel's log
     runs: tuple[Run, ...] = ()  # recorded measurements
     pair_words: tuple[PairWord, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()

@@ -47,6 +47,7 @@ class Bar(msgspec.Struct, frozen=True):
     is_64bit: bool
     prefetchable: bool
     assigned: bool
+    said_at: str = ""  # the line of a log that tells it; empty where the function's own resource list does
 
     @property
     def end(self) -> int:
@@ -70,6 +71,20 @@ class Window(msgspec.Struct, frozen=True):
     def size_bytes(self) -> int:
         """Bytes from start to end."""
         return self.end - self.start + 1
+
+
+class RefusedWindow(msgspec.Struct, frozen=True):
+    """A window that the kernel wanted to open at a bridge and found no space for.
+
+    Attributes:
+        kind: "mem" or "prefetchable".
+        size_bytes: how large it had to be for what lies below.
+        source: where the log says so.
+    """
+
+    kind: str
+    size_bytes: int
+    source: str
 
 
 class Express(msgspec.Struct, frozen=True):
@@ -188,6 +203,7 @@ class Function(msgspec.Struct, frozen=True):
     root: str | Unknown = NOT_CAPTURED  # the root bus, "0000:17"
     bars: tuple[Bar, ...] | Unknown = NOT_CAPTURED
     windows: tuple[Window, ...] = ()
+    refused_windows: tuple[RefusedWindow, ...] = ()
     numa_node: int | Unknown = NOT_CAPTURED
     link: Link | Unknown | None = NOT_CAPTURED
     config: ConfigFacts | Unknown = NOT_CAPTURED
@@ -196,6 +212,7 @@ class Function(msgspec.Struct, frozen=True):
     iommu_type: str | Unknown | None = NOT_CAPTURED  # identity, DMA, DMA-FQ, blocked, unmanaged; None without IOMMU
     dma_mask_bits: int | Unknown = NOT_CAPTURED
     is_virtual_function: bool = False
+    port_type: int | None = None  # device/port type by the kernel's log, where the capability itself was not read
     origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0"
     name: str = ""  # as the evidence has it, where that gives no ids; then the device id is 0
 
@@ -235,20 +252,36 @@ class Function(msgspec.Struct, frozen=True):
         return self.config if isinstance(self.config, Unknown) else self.config.express
 
     @property
+    def express_type(self) -> int | None:
+        """The device/port type, as config space has it or the kernel's log names it; None where neither tells."""
+        express = self.express
+        return self.port_type if isinstance(express, Unknown) or express is None else express.port_type
+
+    @property
     def acs(self) -> Acs | Unknown | None:
         """The ACS capability."""
         return self.config if isinstance(self.config, Unknown) else self.config.acs
 
     def source(self, attribute: str) -> str:
-        """Where a fact of this function stands, for evidence: the file of that sysfs attribute."""
-        return f"{self.origin}/{attribute}"
+        """Where a fact of this function stands, for evidence: that sysfs attribute's file, or the line of an attachment."""
+        return f"{self.origin}/{attribute}" if self.origin.startswith("/") else self.origin
+
+
+class RefusedSize(msgspec.Struct, frozen=True):
+    """A size that the GPU's driver wanted to give a BAR and found no space for; 0 where it is not told how large."""
+
+    bar_index: int
+    size_bytes: int
+    source: str
 
 
 class GpuFacts(msgspec.Struct, frozen=True):
-    """What the GPU's driver shows of it in sysfs."""
+    """What the GPU's driver shows of it in sysfs, or wrote of it into the kernel's log."""
 
     vram_bytes: int | Unknown = NOT_CAPTURED
     visible_vram_bytes: int | Unknown = NOT_CAPTURED
     busy_percent: int | Unknown = NOT_CAPTURED
     link_levels: str | Unknown = NOT_CAPTURED  # pp_dpm_pcie
     bar_sizes_bytes: Mapping[int, tuple[int, ...]] = {}  # by BAR index, of the resourceN_resize files
+    refused_sizes: tuple[RefusedSize, ...] = ()
+    memory_source: str = ""  # where an attachment tells of its memory; empty where sysfs does

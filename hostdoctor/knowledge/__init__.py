@@ -67,6 +67,7 @@ from hostdoctor.knowledge.kernel import (
     Setting,
     load_kernel_parameters,
 )
+from hostdoctor.knowledge.messages import LogRule, Xid, XidClass, load_log_rules, load_xids
 from hostdoctor.knowledge.read import KernelPair, presence
 from hostdoctor.knowledge.remedies import Remedy, Source, load_remedies, load_sources
 
@@ -84,6 +85,7 @@ __all__ = [
     "KnownNames",
     "LastWins",
     "LinkRate",
+    "LogRule",
     "NvLink",
     "OnBoard",
     "OnBoardRole",
@@ -97,6 +99,8 @@ __all__ = [
     "Sign",
     "Source",
     "VendorClass",
+    "Xid",
+    "XidClass",
     "chip_of",
     "chipset_name",
     "cpu_port_name",
@@ -118,9 +122,11 @@ __all__ = [
     "load_gpus",
     "load_kernel_parameters",
     "load_link_rates",
+    "load_log_rules",
     "load_remedies",
     "load_sources",
     "load_staging_signs",
+    "load_xids",
     "name_of",
     "nvidia_old_root_port",
     "nvlink_gbs",

@@ -49,19 +49,32 @@ _NVBANDWIDTH_LINE = (
     r"|memcpy (?:CE|SM|local) |memory latency SM )"
 )
 _HEX_DUMP = r"[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$"
-_MONTH = r"[^\W\d]{2,5}\.?,? {1,2}\d{1,2},? "  # in any language: "févr. 11 "
-_STAMP = r"\[ {0,4}\d{1,7}\.\d{6}\](?:\[ *[TC]\d+\])? ?"
+# The kernel's log. Before a stamp: what grep adds, the raw buffer's priority, what dmesg --decode adds.
+_MONTH = r"(?:[^\W\d]{2,6}\.?|\d{1,2}[^\W\d]),? {1,2}\d{1,2},? "  # in any language: "févr. 11 ", "2月 11 "
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_ZONE = r"(?:Z|[+-][\d:]{2,6})"
+_BEFORE = r"[ \t]{0,8}(?:[\w./+-]{1,120}:)?(?:\d{1,7}[:-])?(?:<\d{1,3}>)?(?:[a-z0-9]{3,8} *:[a-z]{3,6} *: ?)?"
+_SINCE_BOOT = r"\[ {0,7}\d{1,9}\.\d{3,9}(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?:\[ *[TC]\d[^\]]{0,30}\])? ?"
+_RELATIVE = r"\[ *\+\d{1,9}\.\d{3,9}\] |\[[^\W\d]{3}[ \d]\d \d\d:\d\d\] "  # dmesg --reltime
+_STAMP = rf"(?:{_SINCE_BOOT}|{_RELATIVE}|\[(?:[^\W\d]{{1,6}}\.?,? +)?{_MONTH}{_CLOCK} \d{{4}}\] )"
+_DATED = rf"(?:{_MONTH}(?:\d{{4}} )?{_CLOCK}(?: \d{{4}})?|\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:{_ZONE}| [A-Z]{{3,5}})?)"
+_PROGRAM = r"(?:\S{1,255} ){0,2}?(?:kernel|[\w.@/-]{1,64}\[\d{1,9}\]|systemd|sudo|CRON|rsyslogd|dbus-daemon)(?:\[n/a\])?: ?"
+_DRIVER = r"[a-z][\w-]{1,24} [0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7](?::[\w:]{1,20})?: "
+_SUBSYSTEM = (
+    r"(?:NVRM|AMD-Vi|DMAR(?:-IR)?|\[drm(?::\w+)?(?: \[\w+\])?\]|kfd(?: kfd)?|amdgpu|nouveau|nvidia(?:-\w+)?|iommu|DMI|smpboot"
+    r"|pci_bus [0-9a-f:]{7,13}|arm-smmu\S* \S+|pciehp \S+|Hypervisor detected|(?:Kernel c|C)ommand line): ?\S"
+    r"|\[drm(?::\w+)?\] \S|PCI host bridge to bus "
+    r"|nvidia-nvswitch\d+: |Unknown kernel command line parameters |\{\d+\}\[Hardware Error\]: |pcieport \S+: "
+)
 
 FORMATS: tuple[Format, ...] = (
     # --- the kernel's log ---------------------------------------------------------------------------------------------
-    Format("kernel-log", "line", _STAMP),
-    Format("kernel-log", "line", rf"\[(?:[^\W\d]{{2,5}} ){{2}}[ \d]\d {_CLOCK} \d{{4}}\] "),  # dmesg -T
-    Format("kernel-log", "line", rf"<\d{{1,3}}>(?:{_STAMP})?"),
-    Format("kernel-log", "line", rf"\d{{4}}-\d\d-\d\dT{_CLOCK}\S* (?:\S+ kernel(?:\[\d+\])?: )?"),
-    Format("kernel-log", "line", rf"{_MONTH}(?:\d{{4}} )?{_CLOCK} \S+ kernel(?:\[\d+\])?: "),
-    Format("kernel-log", "line", rf"(?:pci|pcieport|nvidia|amdgpu|vfio-pci|nouveau|mlx5_core) {_ADDRESS}: "),
-    Format("kernel-log", "line", r"(?:NVRM|AMD-Vi|DMAR(?:-IR)?|\[drm(?::\w+)?\]|kfd kfd|iommu): \S"),
+    Format("kernel-log", "line", rf"{_BEFORE}{_STAMP}"),
+    Format("kernel-log", "line", rf"{_BEFORE}(?:[^\W\d]{{1,6}}\.? )?{_DATED} {_PROGRAM}"),
+    Format("kernel-log", "line", rf"[ \t]{{0,8}}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
+    Format("kernel-log", "line", r"\d{1,3},\d{1,12},\d{1,16},[^;]{1,80};"),  # /dev/kmsg
+    Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:{_DRIVER}|{_SUBSYSTEM})"),
+    Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
     Format("lspci", "indented", rf"{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )[A-Z\"(].*: \S", rf"{_HEX_DUMP}"),
     Format("lspci", "indented", rf"{_ADDRESS} [0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n

@@ -51,7 +51,7 @@ def read_environment(
         return Environment("wsl", "Hyper-V (WSL)", container, (wsl,))
     if dom0 := _xen_dom0(evidence):
         return Environment("bare-metal", "", container, (dom0,))
-    signs = [*_signs_of_guest(firmware, functions, cpu.hypervisor_flag is False)]
+    signs = [*signs_of_guest(firmware, functions, cpu.hypervisor_flag is False)]
     if cpu.hypervisor_flag is True:
         signs.append(("/proc/cpuinfo", "flags: hypervisor"))
     if signs:
@@ -75,7 +75,7 @@ def _name(sign: tuple[str, str]) -> str:
     return ""
 
 
-def _signs_of_guest(
+def signs_of_guest(
     firmware: Firmware, functions: Mapping[str, Function] | Unknown, flag_is_absent: bool
 ) -> list[tuple[str, str]]:
     """Signs beside the processor's flag; Microsoft also makes network functions for bare metal (MANA)."""

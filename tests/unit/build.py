@@ -35,6 +35,7 @@ from hostdoctor.facts.host import (
     Module,
     Numa,
 )
+from hostdoctor.facts.log import KernelLog, LogEvent
 from hostdoctor.facts.pci import (
     DOWNSTREAM_PORT,
     ENDPOINT,
@@ -260,6 +261,7 @@ def host(
         "error_counters": {address: ErrorCounters(address) for address in functions},
         "access": access(),
         "network": (),
+        "log": log(),
         "memory_map": MemoryMap(apertures if not isinstance(apertures, tuple) else tuple(Aperture(*a) for a in apertures)),
     }
     return Host(environment, boot=boot, cpu=cpu, **{**values, **more})
@@ -343,6 +345,17 @@ def access(user=0, groups=None, memlock=8 << 20, **changed):
 
 
 ALL_RIGHTS, NO_RIGHTS, MAY_READ = (True, True), (False, False), (True, False)
+
+
+def log(*events, from_boot=True, drivers=None):
+    """A kernel log that begins with the boot and has these events."""
+    return KernelLog(tuple(events), ("dmesg.txt",), from_boot, 100 + len(events), drivers or {})
+
+
+def event(kind, address="", text="", count=1, *, first_s=None, last_s=None, **more):
+    """One kind of message in the log."""
+    last_s = first_s if last_s is None else last_s
+    return LogEvent(kind, address, text or f"a message of {kind}", "dmesg.txt:7", count, first_s, last_s, **more)
 
 
 def counters(*found):

@@ -527,6 +527,8 @@ def test_remedies_that_findings_may_name():
         "firmware-mmio-below-dma-limit",
         "firmware-above-4g-decoding",
         "firmware-resizable-bar",
+        "firmware-slot-full-speed",
+        "firmware-slot-lower-speed",
         "iommu-passthrough",
         "iommu-translate-until-moved",
         "acs-clear-redirect",

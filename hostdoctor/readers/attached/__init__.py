@@ -32,6 +32,7 @@ APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("topology_xml", ("topology-xml", "hwloc-xml")),
     ("nvidia", ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-topo", "nvidia-query")),
     ("amd", ("rocminfo", "rocm-smi", "amd-smi", "device-files", "user-ids", "user-groups", "json")),
+    ("log_functions", ("kernel-log",)),
     ("kernel_log", ("kernel-log",)),
     ("nccl", ("nccl-log",)),
     ("bandwidth", ("rocm-bandwidth-test", "transferbench", "p2p-bandwidth-latency-test", "simple-p2p", "nvbandwidth", "json")),

@@ -16,11 +16,11 @@ IDS = {
     "environment", "link-width", "link-speed", "slot-limit", "path-bottleneck", "shared-uplink", "device-lost",
     "iommu-mode", "acs-redirect", "kernel-parameters", "bar-unassigned", "bar-size", "bar-reach", "window-space",
     "p2p-kernel", "p2p-pair", "numa-placement", "numa-balancing", "payload-size", "pcie-atomics", "link-stability",
-    "link-errors", "gpu-driver", "gpu-access", "p2p-bandwidth", "p2p-data", "host-bandwidth",
+    "link-errors", "gpu-driver", "gpu-access", "gpu-faults", "iommu-faults", "p2p-bandwidth", "p2p-data", "host-bandwidth",
 }  # fmt: skip
 
 # Those that judge what a guest has for itself, or tell that it is one.
-IN_GUESTS_TOO = {"environment", "kernel-parameters", "p2p-data"}
+IN_GUESTS_TOO = {"environment", "kernel-parameters", "gpu-faults", "p2p-data"}
 
 # Most scans look once: that must not leave something unknown in each of them.
 ONLY_WHEN_WATCHED = {"link-stability"}
@@ -106,6 +106,7 @@ def test_bare_identities_are_never_in_order(build, check):
         error_counters=build.NOT_CAPTURED,
         access=build.NOT_CAPTURED,
         network=build.NOT_CAPTURED,
+        log=None,
     )
     expected = "not-applicable" if check.id in ONLY_WHEN_WATCHED | ONLY_WHEN_MEASURED else "unknown"
     assert {found.outcome for found in build.judge(check.id, described)} == {expected}

@@ -127,6 +127,18 @@ def slow_and_wrong_copies(build):
     return build.host(build.two_navi_cards(), runs=(run,))
 
 
+def faults_in_the_log(build):
+    """A log with a GPU that fell off the bus, one whose accesses the IOMMU blocked, and a port in a storm of errors."""
+    events = (
+        build.event("xid", build.FIRST, details={"code": "79"}, first_s=50.0),
+        build.event("lost", build.FIRST, first_s=50.0),
+        build.event("iommu-fault", build.SECOND, count=9, first_s=40.0),
+        build.event("aer-corrected", "0000:40:01.1", count=50, first_s=10.0, last_s=11.0),
+    )
+    pasted = build.changed(build.two_navi_cards(), build.FIRST, origin="lspci.txt:12")
+    return build.host(pasted, log=build.log(*events))
+
+
 def translated_nvidia(build):
     return build.host(build.two_nvidia_gpus(iommu_type="DMA-FQ"))
 
@@ -149,7 +161,8 @@ def test_no_missing_fact_raises_an_alarm(build, machine):
 
 
 SICK = [
-    sick, sick_below_switch, lost_and_unassigned, erring_and_unstable, translated_nvidia, staged_copies, slow_and_wrong_copies,
+    sick, sick_below_switch, lost_and_unassigned, erring_and_unstable, faults_in_the_log, translated_nvidia, staged_copies,
+    slow_and_wrong_copies,
 ]  # fmt: skip
 
 
@@ -175,6 +188,6 @@ def test_the_sick_machines_show_most_of_what_can_be_wrong(build):
     assert wrong >= {
         "link-width", "link-speed", "path-bottleneck", "device-lost", "iommu-mode", "acs-redirect", "kernel-parameters",
         "bar-unassigned", "bar-size", "bar-reach", "window-space", "p2p-kernel", "p2p-pair", "numa-balancing",
-        "payload-size", "pcie-atomics", "link-errors", "link-stability", "gpu-driver", "gpu-access",
-        "p2p-bandwidth", "p2p-data", "host-bandwidth",
+        "payload-size", "pcie-atomics", "link-errors", "link-stability", "gpu-driver", "gpu-access", "gpu-faults",
+        "iommu-faults", "p2p-bandwidth", "p2p-data", "host-bandwidth",
     }  # fmt: skip

@@ -1,0 +1,1 @@
+"""What to change on a host so that its findings go away; nothing here changes anything."""
