@@ -11,8 +11,8 @@ import msgspec
 from hostdoctor import wording
 from hostdoctor.facts.host import KernelVersion
 from hostdoctor.facts.pci import Acs, Function
-from hostdoctor.facts.unknown import Unknown
-from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
+from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown
+from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged, without_pci
 from hostdoctor.p2p import Prediction
 from hostdoctor.view import View
 
@@ -47,7 +47,11 @@ class _Pair(msgspec.Struct, frozen=True):
 
 
 def judge(view: View) -> Iterator[Finding]:
-    """One finding for each common bridge of GPUs, or one for all."""
+    """One finding for each common bridge of GPUs, or one for all; one for lines that name no port."""
+    if view.host.loose_acs:
+        yield _judge_loose(view.host.loose_acs)
+    elif isinstance(view.host.functions, Unknown):
+        yield without_pci(ID, view.host.functions)
     gpus = view.gpus
     if len(gpus) < 2:
         return
@@ -63,11 +67,32 @@ def judge(view: View) -> Iterator[Finding]:
     if incomplete:
         why = Unknown("the ports above the card are not all in this evidence")
         yield unjudged(ID, tuple(incomplete), "ACS on the way between GPUs", why)
+    elif not pairs and (denied := [port for port in _tops(view) if port.express is NEEDS_ROOT and not port.is_from_sysfs]):
+        yield unjudged(ID, tuple(port.address for port in denied), "ACS on the way between GPUs", NEEDS_ROOT)
     elif not pairs:
         title = "no two GPUs share a bridge, so ACS redirect decides nothing between them"
         yield Finding(ID, "ok", tuple(gpu.address for gpu in gpus), title)
     for address in sorted(pairs):
         yield _judge_bridge(view, address, pairs[address])
+
+
+def _tops(view: View) -> list[Function]:
+    """The uppermost bridge above each GPU: a text without its capabilities does not tell whether it is a root port."""
+    return _unique(view.topology.above(gpu)[-1:] for gpu in view.gpus)
+
+
+def _judge_loose(lines: tuple[tuple[str, Acs], ...]) -> Finding:
+    """What a bare "grep ACSCtl" shows: the bits of every port, and not which port has them."""
+    redirecting = [(where, acs) for where, acs in lines if acs.redirects]
+    evidence = tuple(Evidence(where, _acs_text(acs)) for where, acs in (redirecting or lines)[:8])
+    if not redirecting and len(lines) > 1:
+        title = f"no port redirects peer requests: none of {len(lines):,} ACSCtl lines has a redirect bit"
+        return Finding(ID, "ok", (), title, evidence=evidence)
+    title = (
+        f"{len(redirecting):,} of {wording.count(len(lines), 'ACSCtl line')} redirect peer requests; of which ports is not told"
+    )
+    why = "Redirect matters on the way between two GPUs below a common bridge only, and these lines name no device."
+    return Finding(ID, "unknown", (), title, why, evidence=evidence, help="attach the whole output of sudo lspci -vvv")
 
 
 def _ruled_out(view: View, a: Function, b: Function) -> str:
@@ -241,7 +266,8 @@ CHECK = Check(
     decides="A warning where request redirect, completion redirect or egress control is set on any of them; info where "
     "vfio-pci is in use, since guests need it, and where these GPUs do no P2P over PCIe anyway (different vendors or "
     "NVIDIA chips, a product's policy, a kernel without P2P, one XGMI hive). Source validation alone redirects nothing, "
-    "nor does a function without ACS. GPUs without a common bridge: ok, ACS decides nothing between them.",
+    "nor does a function without ACS. GPUs without a common bridge: ok, ACS decides nothing between them. Lines that name no "
+    "port: ok where none redirects, else unknown.",
     sources=(
         "Linux drivers/pci/p2pdma.c pci_bridge_has_acs_redir, calc_map_type_and_dist",
         "PCI Express Base Specification 6.0, 7.7.11.3 ACS Control Register",
@@ -250,4 +276,5 @@ CHECK = Check(
     judge=judge,
     remedies=("acs-clear-redirect",),
     nothing="fewer than two discrete GPUs",
+    needs_pci=False,
 )

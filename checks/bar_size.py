@@ -8,8 +8,8 @@ from hostdoctor import drivers, wording
 from hostdoctor.bars import VramBar, vram_bar_of
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, Function, RefusedSize
-from hostdoctor.facts.unknown import Unknown, known
-from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
+from hostdoctor.facts.unknown import ASLEEP, Unknown, known
+from hostdoctor.findings import Check, Cost, Evidence, Finding, Outcome, unjudged
 from hostdoctor.view import View
 
 ID = "bar-size"
@@ -64,7 +64,9 @@ def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
 def _size_choice_unknown(gpu: Function, bar: VramBar, why: Unknown, evidence: tuple[Evidence, ...]) -> Finding:
     memory = "" if isinstance(bar.vram_bytes, Unknown) else f", the GPU has {wording.size(bar.vram_bytes[0])} or so"
     title = f"BAR{bar.index} is {wording.size(bar.size_bytes)}{memory}; what sizes it can take is not known"
-    return Finding(ID, "unknown", (gpu.address,), title, f"{why.reason}.", evidence=evidence, help=why.help)
+    # That it is small is a fact worth knowing; whether that can be changed stays open, and of a sleeping card it is found out.
+    outcome: Outcome = "info" if bar.is_small and why != ASLEEP else "unknown"
+    return Finding(ID, outcome, (gpu.address,), title, f"{why.reason}.", evidence=evidence, help=why.help)
 
 
 def _windows_below_4_gib(host: Host, gpu: Function) -> tuple[Evidence, ...]:
@@ -134,7 +136,7 @@ CHECK = Check(
     decides="Ok where the BAR holds all memory (a 24 GiB card then has a BAR of 32 GiB: sizes are powers of two). A "
     "warning where it is smaller and the card offers more, or where the kernel's log says that the driver wanted to make it "
     "larger and found no space, or an AMD GPU's root bus has no window above 4 GiB; info where it is the largest the card "
-    "offers.",
+    "offers, or where only the sizes on offer are not known.",
     sources=(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_resize_fb_bar, amdgpu_gmc.c",
         "PCI Express Base Specification 6.0, 7.8.6 Resizable BAR Extended Capability",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from hostdoctor import knowledge, logged, wording
+from hostdoctor import knowledge, logged, refused, wording
 from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Kfd, Module
 from hostdoctor.facts.log import LogEvent
@@ -29,11 +29,18 @@ _DRIVER_NOT_LOADED, _VERSION_MISMATCH = "9", "18"
 
 
 def judge(view: View) -> Iterator[Finding]:
-    """One finding for each discrete GPU."""
+    """One finding for each discrete GPU; one for all of AMD's where a tool of AMD's was refused."""
+    told = refused.of_driver(view)
     said = _by_the_log(view)
+    if told:
+        yield told.finding(ID)
+    elif isinstance(view.host.functions, Unknown):
+        yield unjudged(ID, (), "driver", view.host.functions)
     for gpu in view.gpus:
-        finding = _judge_gpu(view, gpu)
         logged_one = said.pop(gpu.address, None)
+        if told is not None and gpu in told.gpus:
+            continue
+        finding = _judge_gpu(view, gpu)
         worse = logged_one is not None and _ORDER[logged_one.outcome] < _ORDER[finding.outcome]
         yield logged_one if worse and logged_one is not None else finding
     yield from said.values()
@@ -267,7 +274,7 @@ def _module(view: View, name: str) -> Module | None:
 
 def _for_guests(view: View, gpu: Function, driver: str) -> Finding:
     subject, evidence = (gpu.address,), (_bound(gpu, driver),)
-    twins = [each for each in view.gpus if each.id == gpu.id and each.driver in _COMPUTE[gpu.vendor]]
+    twins = [each for each in view.gpus if each.is_twin_of(gpu) and each.driver in _COMPUTE[gpu.vendor]]
     if not twins or _handed_over(view, gpu):
         return Finding(ID, "info", subject, f"{driver} keeps it for guests", evidence=evidence)
     return Finding(
@@ -423,7 +430,8 @@ CHECK = Check(
     subject="GPU",
     summary="Each GPU has a driver that serves compute, and that driver works.",
     looks_at="The driver bound to each GPU, KFD's nodes, the version of the loaded NVIDIA module and what NVIDIA's library "
-    "says of it; what drivers write of their start into the kernel's log.",
+    "says of it; what drivers write of their start into the kernel's log. In pastes also what rocminfo, rocm-smi and amd-smi "
+    "say where they find no driver.",
     why="A GPU without its driver, or with one that failed, is missing from every program without a word.",
     decides="A failure where a GPU has no driver (info where the command line keeps it for guests), where amdgpu is bound and "
     "shows neither memory nor a KFD node, where NVIDIA's library finds no driver or has lost the GPU, or where its version "
@@ -441,4 +449,5 @@ CHECK = Check(
     ),
     judge=judge,
     remedies=("load-driver", "check-power-and-seating"),
+    needs_pci=False,
 )

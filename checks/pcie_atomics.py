@@ -110,7 +110,10 @@ def _routed(view: View, gpu: Function) -> tuple[bool, tuple[Evidence, ...]] | Un
     if unread is not None or not ports:
         return by_kfd or unread or Unknown("there is no root port above it")
     for port, express in expresses:
-        if isinstance(express, Express) and (fault := _fault(express)):
+        fault = _fault(express) if isinstance(express, Express) else ""
+        if isinstance(fault, Unknown):
+            return by_kfd or fault
+        if fault:
             return False, (Evidence(port.source("config"), fault),)
     last, express = expresses[-1]
     if not isinstance(express, Express) or express.port_type != ROOT_PORT:
@@ -118,8 +121,10 @@ def _routed(view: View, gpu: Function) -> tuple[bool, tuple[Evidence, ...]] | Un
     return True, (Evidence(last.source("config"), "32-bit and 64-bit atomics completed"),)
 
 
-def _fault(express: Express) -> str:
+def _fault(express: Express) -> str | Unknown:
     """What in a port keeps atomics from passing (drivers/pci/pci.c pci_enable_atomic_ops_to_root)."""
+    if isinstance(express.atomic_routing, Unknown):
+        return express.atomic_routing
     if express.port_type == ROOT_PORT:
         completes = express.atomic_32_completer and express.atomic_64_completer
         return "" if completes else "the root port completes no 32-bit or no 64-bit atomics"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome
+from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome, without_pci
 from hostdoctor.registry import Broken
 from hostdoctor.view import View
 
@@ -42,8 +42,7 @@ def _run(view: View, check: Check | Broken) -> list[Finding]:
     functions = view.host.functions
     blind: list[Finding] = []
     if check.needs_pci and isinstance(functions, Unknown):
-        title = f"there are no PCI functions to look at: {functions.reason}"
-        blind = [Finding(check.id, "unknown", (), title, help=functions.help)]
+        blind = [without_pci(check.id, functions)]
     if blind and view.host.log is None:
         return blind
     try:

@@ -21,7 +21,7 @@ from hostdoctor.bars import missing_bars, vram_bar
 from hostdoctor.drivers import nvml_p2p
 from hostdoctor.facts.driver import PairWord
 from hostdoctor.facts.host import KernelVersion, Kfd
-from hostdoctor.facts.pci import ATI, NVIDIA, Function, GpuFacts
+from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
 from hostdoctor.topology import is_lost
@@ -355,6 +355,8 @@ def _is_intel_host(view: View, accessor: Function) -> bool:
 def _host_bridge_allowed(first: Function | None, version: KernelVersion, same: bool) -> bool | None:
     if first is None:
         return False
+    if not first.has_known_id:
+        return None
     found = knowledge.host_bridge_allowed(first.id, (version.major, version.minor))
     if found is None:
         return False
@@ -485,13 +487,11 @@ def driver_remaps(view: View) -> bool | Unknown:
 
 def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple[Evidence, ...]) -> Condition:
     type_, remaps = accessor.iommu_type, driver_remaps(view)
-    if isinstance(type_, Unknown) and remaps is False:
-        text = f"{beyond}, and a kernel before {REMAP_SINCE} lets nothing map it within reach"
-        return Condition("bar-reach", "fails", text, seen, remedies=("firmware-mmio-below-dma-limit",))
-    if isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED):
+    if remaps is not False and (isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED)):
         why = remaps.reason if isinstance(remaps, Unknown) else "its mode is not known"
         return Condition("bar-reach", "unknown", f"{beyond}, and whether the IOMMU maps it is not known: {why}", seen)
-    mode = Evidence(accessor.source("iommu_group/type"), type_ or "no IOMMU group")
+    shown = type_.reason if isinstance(type_, Unknown) else type_ or "no IOMMU group"
+    mode = Evidence(accessor.source("iommu_group/type"), shown)
     if type_ in TRANSLATED and remaps:
         text = f"{beyond}, but the IOMMU ({type_}) maps it, as kernels from {REMAP_SINCE} on let amdgpu do"
         return Condition("bar-reach", "holds", text, (*seen, mode))
@@ -542,7 +542,7 @@ def chip_of(gpu: Function) -> str:
 
 def same_nvidia_chip(a: Function, b: Function) -> bool | None:
     """Whether two GPUs have the same die; None where one of them is not in the tables."""
-    if (a.device and a.device == b.device) or (a.name and a.name == b.name):
+    if a.is_twin_of(b):
         return True
     chips = (chip_of(a), chip_of(b))
     return chips[0] == chips[1] if all(chips) else None
@@ -607,6 +607,9 @@ def _one_old_root_complex(view: View, accessor: Function, owner: Function) -> Co
         return Condition("root-complex", "unknown", f"the ports above {cut_off[0]} are not all in this evidence")
     roots = [(view.topology.above(gpu) or [gpu])[-1] for gpu in (accessor, owner)]
     old = [root for root in roots if knowledge.nvidia_old_root_port(root.id)]
+    nameless = [root.address for root in roots if root.vendor == INTEL and not root.has_known_id]
+    if not old and nameless and accessor.root != owner.root:
+        return Condition("root-complex", "unknown", f"which processor's port {nameless[0]} is, its name does not tell")
     if not old or accessor.root == owner.root:
         return Condition("root-complex", "holds", "no old root complex lies between them")
     text = f"the driver refuses P2P between root complexes of this generation of Intel processors ({old[0].id})"

@@ -12,7 +12,7 @@ from functools import cached_property
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.pci import ATI, DOWNSTREAM_PORT, INTEGRATED_ENDPOINT, INTEL, NVIDIA, Function, Link
+from hostdoctor.facts.pci import ATI, DOWNSTREAM_PORT, INTEGRATED_ENDPOINT, INTEL, NVIDIA, ROOT_PORT, Express, Function, Link
 from hostdoctor.facts.unknown import Unknown, known
 
 # Intel chipsets put their root ports at 00:1a.0 and up, processors below (Intel chipset datasheets, "PCI Express
@@ -82,6 +82,9 @@ def gbs_of(speed_gts: float | Unknown, width: int | Unknown) -> float | Unknown:
         return width
     rate = knowledge.link_gbs(speed_gts, width)
     return Unknown(f"{speed_gts:g} GT/s is no known speed") if rate is None else rate
+
+
+_NAMELESS = Unknown("which bridges lie above the card is not told by their ids", "attach lspci -nn -vvv, run with sudo")
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -179,7 +182,8 @@ class Topology:
             root = known(function.root, "")
             if function.parent is None and root and (root not in first or function.address < first[root].address):
                 first[root] = function
-        return first
+        # A text may leave out the first one, which stands at 00.0 wherever the kernel's list of host bridges looks.
+        return {root: each for root, each in first.items() if each.is_from_sysfs or each.address.endswith(":00.0")}
 
     @cached_property
     def gpus(self) -> tuple[Function, ...]:
@@ -224,6 +228,8 @@ class Topology:
             if role == "upstream":
                 break
         rest = chain[edge:]
+        if len(rest) > 1 and _may_be_on_board(gpu, rest[1]):
+            return Card(gpu, rest[0], _NAMELESS, (), _NAMELESS)
         segments = [Segment(rest[n], rest[n + 1]) for n in _link_starts(rest)]
         slot: Segment | Unknown | None = segments[0] if segments else None
         if slot is None and (known(rest[0].parent, None) or isinstance(rest[0].parent, Unknown)):
@@ -235,7 +241,16 @@ class Topology:
             return "chipset"
         if not self.knows_way_up(gpu):
             return Unknown("the ports above the card are not all in this evidence")
+        if not all(bridge.has_known_id for bridge in bridges):
+            return _NAMELESS
         return "switch" if len(bridges) > 1 else "processor"
+
+
+def _may_be_on_board(gpu: Function, bridge: Function) -> bool:
+    """Whether a bridge whose id the evidence does not have can belong to the card's own switch: NVIDIA's cards have none."""
+    express = bridge.express
+    is_root_port = bridge.parent is None or (isinstance(express, Express) and express.port_type == ROOT_PORT)
+    return gpu.vendor != NVIDIA and not bridge.has_known_id and not is_root_port
 
 
 def _link_starts(chain: list[Function]) -> list[int]:

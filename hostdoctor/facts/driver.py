@@ -6,6 +6,7 @@ Verdicts stand without these facts; where both speak, a difference is named.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -115,16 +116,49 @@ class DeviceNode(msgspec.Struct, frozen=True):
     mode: int  # permission bits
     readable: bool
     writable: bool
+    source: str = ""  # where it is listed, if not by this host's kernel
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The calling user's rights."""
+    """The calling user's rights; in a paste, those of the user whom it tells of.
+
+    Attributes:
+        user: the number; negative where a paste gives none.
+        groups: their numbers, negative for those of which only the name is known.
+        nodes: the device files.
+        group_names: of the groups that own them.
+        memlock_bytes: None is unlimited.
+        user_name: where only a paste tells it.
+        absent: paths that are known not to be there; None where those are all that `nodes` lacks.
+    """
 
     user: int
     groups: tuple[int, ...]
     nodes: tuple[DeviceNode, ...]
     group_names: Mapping[int, str] = {}
-    memlock_bytes: int | Unknown | None = NOT_CAPTURED  # None is unlimited
+    memlock_bytes: int | Unknown | None = NOT_CAPTURED
+    user_name: str = ""
+    absent: tuple[str, ...] | None = None
+
+
+RefusalKind = Literal["permission", "prohibited", "missing", "module", "driver", "runtime"]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """That a tool of AMD's could not use the driver.
+
+    Attributes:
+        kind: "permission" (EACCES), "prohibited" (EPERM: not by the file's mode), "missing" (no such file), "module" (not
+            loaded), "driver" (opening was allowed, and the driver refused) or "runtime" (no cause told).
+        answer: in the kernel's or the tool's words.
+        source: where that stands.
+        notes: what the tool says beside it, of the user's groups.
+    """
+
+    kind: RefusalKind
+    answer: str
+    source: str
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 class ErrorCounters(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from hostdoctor.facts.bandwidth import Run
-from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Samples
+from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Refusal, Samples
 from hostdoctor.facts.log import KernelLog
-from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.pci import Acs, Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 
 
@@ -234,5 +234,7 @@ class Host(msgspec.Struct, frozen=True):
     boot_links: Mapping[str, BootLink] = {}  # by function, from the kernel's log
     runs: tuple[Run, ...] = ()  # recorded measurements
     pair_words: tuple[PairWord, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+    loose_acs: tuple[tuple[str, Acs], ...] = ()  # ACS registers whose port is not told, and where they stand
     privileged: bool = True  # whether the evidence was read with enough rights for config space

@@ -48,6 +48,17 @@ _NVBANDWIDTH_LINE = (
     r"\s*(?:Running (?:host_to|device_to|all_to|one_to|host_device|device_local|multinode_)\w+\.|SUM \w+_(?:ce|sm) "
     r"|memcpy (?:CE|SM|local) |memory latency SM )"
 )
+_ROCMINFO = r"ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
+_ROCMINFO_LINE = r"Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed|Agent \d+\s*$"
+_ROCM_SMI_LINE = (
+    r"GPU\[\d+\]\s{1,8}: |ERROR:root:Driver not initialized|cat: /sys/module/amdgpu/initstate"
+    r"|=+ (?:(?:Weight|Hops|Link (?:Type|accessibility)) between two GPUs|PCI Bus ID|Concise Info|Product Info|Memory Usage) =+"
+)
+_AMD_SMI = r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:|\| AMD-SMI \S|AMDSMI Tool:|GPU: \d+\s*$"
+_AMD_SMI_LINE = (
+    r"(?:LINK METRIC|CACHE COHERANCY|ATOMICS|DMA|BI-DIRECTIONAL) TABLE:|gpu,\w+,"
+    r"|ERROR:root:(?:Drivers not loaded|Unable to (?:get|detect any GPU) devices)"
+)
 _HEX_DUMP = r"[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$"
 # The kernel's log. Before a stamp: what grep adds, the raw buffer's priority, what dmesg --decode adds.
 _MONTH = r"(?:[^\W\d]{2,6}\.?|\d{1,2}[^\W\d]),? {1,2}\d{1,2},? "  # in any language: "févr. 11 ", "2月 11 "
@@ -76,12 +87,12 @@ FORMATS: tuple[Format, ...] = (
     Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:{_DRIVER}|{_SUBSYSTEM})"),
     Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
-    Format("lspci", "indented", rf"{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )[A-Z\"(].*: \S", rf"{_HEX_DUMP}"),
-    Format("lspci", "indented", rf"{_ADDRESS} [0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
+    Format("lspci", "indented", rf"\s*{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )(?:3D |[A-Z\"(]).*: \S", rf"{_HEX_DUMP}"),
+    Format("lspci", "indented", rf"\s*{_ADDRESS} (?:Class )?[0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
     Format("lspci-fields", "indented", _LSPCI_LINE),
-    Format("lspci-tree", "indented", r"-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
+    Format("lspci-tree", "indented", r"\s*-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-"),
     Format("lspci-machine", "line", rf'{_ADDRESS} "[^"]*" "[^"]*" "'),
-    Format("lspci-records", "block", rf"Slot:\t{_ADDRESS}\s*$"),
+    Format("lspci-records", "block", rf"(?:Slot|Device):\s+{_ADDRESS}\s*$"),
     Format("sysfs-listing", "line", r"/sys/(?:bus/pci|devices|class/drm|class/kfd|module)/\S+:"),
     # --- files of the host --------------------------------------------------------------------------------------------
     Format("file:proc/cmdline", "line", r"(?:BOOT_IMAGE=|initrd=\\|root=(?:UUID=|/dev/|ZFS=|PARTUUID=|LABEL=))\S+"),
@@ -89,6 +100,10 @@ FORMATS: tuple[Format, ...] = (
     Format("file:proc/cpuinfo", "block", r"processor\s*: 0\s*$"),
     Format("file:proc/iomem", "line", r"\s*[0-9a-f]{8,16}-[0-9a-f]{8,16} : \S"),
     Format("file:etc/os-release", "line", r"(?:PRETTY_NAME|NAME|VERSION|VERSION_ID|VERSION_CODENAME|ID|ID_LIKE|HOME_URL)=\S"),
+    Format("uname", "line", r"Linux \S+ \d+\.\d+\.\d+\S* #\d"),
+    Format("sysctl", "line", r"(?:kernel|vm|fs|net|dev|debug|user|abi|sunrpc)\.[\w./-]+ = "),
+    Format("lscpu", "block", r"Architecture:\s+(?:x86_64|aarch64|i686)"),
+    Format("dmidecode", "block", r"# dmidecode \d", r"Handle 0x[0-9A-F]{4}, DMI type \d+"),
     Format("file:boot/config", "line", r"(?:CONFIG_[A-Z0-9_]+=|# CONFIG_[A-Z0-9_]+ is not set)"),
     # --- boot configuration -------------------------------------------------------------------------------------------
     Format("grub-default", "line", r"#?\s*GRUB_[A-Z_]+\+?="),
@@ -112,12 +127,16 @@ FORMATS: tuple[Format, ...] = (
     Format("simple-p2p", "block", r"\[.*simpleP2P\w*\] - Starting", _SIMPLE_P2P_LINE),
     Format("nvbandwidth", "block", r"\s*nvbandwidth Version:", _NVBANDWIDTH_LINE),
     # --- AMD ----------------------------------------------------------------------------------------------------------
-    Format("rocminfo", "block", r"ROCk module (?:is|version)|HSA System Attributes"),
-    Format("rocm-smi", "block", r"=+ ?ROCm System Management Interface ?=+|=+ ROCm SMI "),
-    Format("amd-smi", "block", r"(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:|GPU: \d+\s*$|AMDSMI Tool:"),
-    Format("device-files", "line", r"[cb][rwx-]{9}[.+]? +\d+ \S+ +\S+ +\d+, +\d+ .* (?:/dev/)?\S+$"),
-    Format("user-ids", "line", r"uid=\d+\("),
-    Format("user-groups", "line", r"\S+ : (?:[a-z_][\w-]*\s?)+$"),
+    Format("rocminfo", "block", _ROCMINFO, rf"{_ROCMINFO_LINE}"),
+    Format("rocm-smi", "block", r"=+ ?ROCm System Management Interface ?=+|=+ ROCm SMI ", rf"{_ROCM_SMI_LINE}"),
+    Format("amd-smi", "block", _AMD_SMI, rf"{_AMD_SMI_LINE}"),
+    # --- the user and device files ------------------------------------------------------------------------------------
+    Format("device-files", "line", r"[cbdl][rwxsStT-]{9}[.+@]? +\d+ \S+ +\S+ +\d|total \d+\s*$|/dev(?:/dri)?:\s*$"),
+    Format("device-files", "line", r"ls: .{1,60}/dev/(?:kfd|dri|nvidia)"),
+    Format("file-acls", "line", r"# (?:file: dev/|owner: |group: )\S|(?:user|group|mask|other):[^:\s]*:[rwx-]{3}"),
+    Format("user-ids", "line", r"uid=\d+"),
+    Format("user-groups", "line", r"[a-z_][\w-]* : [a-z_][\w-]*(?: [a-z_][\w-]*)*\s*$"),
+    Format("memlock", "line", r"max locked memory\s"),
     Format("json", "block", r"[\[{]\s*(?:$|[\[{\"])"),
 )  # fmt: skip
 

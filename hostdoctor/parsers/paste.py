@@ -19,10 +19,14 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes(code for code in range(0x80) if _CONTROLS.match(chr(code)))
 _PROMPT = re.compile(
-    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>]|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
+    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>] {0,3}|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
+_SECTION = re.compile(
+    r"={3,} ?(Section: \S[^=]{0,80}?) *={3,}|(Section: (?:[A-Z]|dmesg)[\w ]{0,60} logs)\s*$"
+)  # rocm_techsupport.sh
 _QUOTED = re.compile(r">+ ?")
 _DIFFED = re.compile(r"[-+ ](?![-+]{2})")
 _LONGEST_LINE = 16_384  # what is longer is no line of any format that is read by lines
@@ -63,12 +67,17 @@ def clean(text: str) -> str:
         text = _ESCAPES.sub("", text)
     if "\u00a0" in text:
         text = text.replace("\u00a0", " ")
-    return text if text.isprintable() else _CONTROLS.sub("", text)
+    if text.isascii():  # ten times as fast
+        return text.encode().translate(None, _ASCII_CONTROLS).decode()
+    return _CONTROLS.sub("", text)
 
 
 def split(text: str, source: str) -> list[Part]:
     """The outputs in a text, in order; linear in its length."""
-    lines = _without_prefixes(clean(text).lstrip("\ufeff").split("\n"))
+    cleaned = clean(text).lstrip("\ufeff")
+    lines = cleaned.split("\n")
+    if cleaned.startswith(">") or "\n>" in cleaned or "\n@@ " in cleaned:
+        lines = _without_prefixes(lines)
     return list(_Splitter(source, lines).parts())
 
 
@@ -127,9 +136,11 @@ class _Splitter:
         return open_.kind == new.kind
 
     def _boundary(self, line: str) -> str:
-        """The command of a prompt, a blank for a fence, or empty where the line is neither."""
+        """The command of a prompt, the title of a section, a blank for a fence, or empty where the line is none of these."""
         if _FENCE.match(line):
             return " "
+        if section := _SECTION.match(line):
+            return section[1] or section[2]
         prompt = _PROMPT.match(line)
         return "" if prompt is None else prompt["command"] or " "
 

@@ -117,7 +117,7 @@ def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, h
         environment=msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal),
         functions=functions,
         lacking_functions=tuple(path.rpartition("/")[2] for _, path, problem in evidence.reads if problem == "dangling"),
-        boot=read_boot(evidence, with_config=has_amd),
+        boot=read_boot(evidence, with_config=has_amd or (isinstance(functions, Unknown) and evidence.kind != "live")),
         modules=read_modules(evidence),
         iommu=read_iommu(evidence),
         cpu=cpu,
