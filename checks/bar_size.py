@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from hostdoctor import drivers, wording
-from hostdoctor.bars import VramBar, vram_bar_of
+from hostdoctor.bars import VramBar, driver_bar, vram_bar_of
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, Function, RefusedSize
-from hostdoctor.facts.unknown import ASLEEP, Unknown, known
+from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, Outcome, unjudged
 from hostdoctor.view import View
 
@@ -21,10 +23,65 @@ def judge(view: View) -> Iterator[Finding]:
     """One finding a GPU."""
     for gpu in view.gpus:
         bar = vram_bar_of(gpu, drivers.with_memory(view.host, gpu))
-        if isinstance(bar, Unknown):
-            yield unjudged(ID, (gpu.address,), "BAR size", bar)
-        else:
+        if not isinstance(bar, Unknown):
             yield _judge_bar(view.host, gpu, bar)
+        elif isinstance(gpu.bars, Unknown) and (told := _told(view.host, gpu)):
+            yield _judge_told(view, gpu, told)
+        else:
+            yield unjudged(ID, (gpu.address,), "BAR size", bar)
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """BAR1 and memory of a GPU as NVIDIA's driver tells them, where PCI's own facts are missing."""
+
+    bar: VramBar
+    memory_bytes: int
+    name: str
+    source: str
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        sizes = f"BAR1 {wording.size(self.bar.size_bytes)}, memory {wording.size(self.memory_bytes)}"
+        return (Evidence(self.source, sizes),)
+
+
+def _told(host: Host, gpu: Function) -> _Told | None:
+    nvidia = drivers.nvml_gpu(host, gpu)
+    if nvidia is None or isinstance(nvidia.bar1_bytes, Unknown) or isinstance(nvidia.memory_bytes, Unknown):
+        return None
+    bar = driver_bar(nvidia.bar1_bytes, nvidia.memory_bytes)
+    return _Told(bar, nvidia.memory_bytes, known(nvidia.name, ""), nvidia.origin or "NVML")
+
+
+def _judge_told(view: View, gpu: Function, told: _Told) -> Finding:
+    if told.bar.is_small is False:
+        return Finding(ID, "ok", (gpu.address,), "BAR1 holds all of the GPU's memory", evidence=told.evidence)
+    larger = [(other, each) for other, each in _of_its_kind(view, gpu, told) if each.bar.size_bytes > told.bar.size_bytes]
+    if not larger:
+        return _size_choice_unknown(gpu, told.bar, told.evidence)
+    other, best = max(larger, key=lambda each: each[1].bar.size_bytes)
+    return Finding(
+        ID,
+        "warning",
+        (gpu.address,),
+        f"BAR1 is {wording.size(told.bar.size_bytes)}, although {other.address}, of the same kind, has "
+        f"{wording.size(best.bar.size_bytes)}",
+        f"The GPU has {wording.size(told.memory_bytes)}, so host and other GPUs reach its memory through a small window. Its "
+        "neighbour shows that the card can do more: most likely there was no room for a larger BAR at its place.",
+        "likely",
+        (*told.evidence, *best.evidence),
+        Cost("host access to GPU memory in pieces"),
+        ("firmware-resizable-bar", "firmware-above-4g-decoding"),
+        next="look in the kernel log for the BAR that found no space, and give 64-bit MMIO more room in the firmware",
+    )
+
+
+def _of_its_kind(view: View, gpu: Function, told: _Told) -> Iterator[tuple[Function, _Told]]:
+    """The other GPUs with as much memory and the same id, or the same name where ids are not known."""
+    for other in view.gpus:
+        each = _told(view.host, other) if other is not gpu and other.id == gpu.id else None
+        if each and each.memory_bytes == told.memory_bytes and each.name == told.name:
+            yield other, each
 
 
 def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
@@ -40,7 +97,7 @@ def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
     if isinstance(bar.largest_bytes, Unknown):
         if bar.is_small and gpu.vendor == ATI and (windows := _windows_below_4_gib(host, gpu)):
             return _no_window_above_4_gib(gpu, bar, (*evidence, *windows))
-        return _size_choice_unknown(gpu, bar, bar.largest_bytes, evidence)
+        return _size_choice_unknown(gpu, bar, evidence)
     largest = bar.largest_bytes
     offered = (Evidence(gpu.source(f"resource{bar.index}_resize"), f"up to {wording.size(largest)}"),)
     if not largest:
@@ -61,7 +118,8 @@ def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
     )
 
 
-def _size_choice_unknown(gpu: Function, bar: VramBar, why: Unknown, evidence: tuple[Evidence, ...]) -> Finding:
+def _size_choice_unknown(gpu: Function, bar: VramBar, evidence: tuple[Evidence, ...]) -> Finding:
+    why = bar.largest_bytes if isinstance(bar.largest_bytes, Unknown) else NOT_CAPTURED
     memory = "" if isinstance(bar.vram_bytes, Unknown) else f", the GPU has {wording.size(bar.vram_bytes[0])} or so"
     title = f"BAR{bar.index} is {wording.size(bar.size_bytes)}{memory}; what sizes it can take is not known"
     # That it is small is a fact worth knowing; whether that can be changed stays open, and of a sleeping card it is found out.
@@ -131,12 +189,13 @@ CHECK = Check(
     subject="GPU",
     summary="The memory BAR of each GPU is at least as large as its memory.",
     looks_at="The size of the memory BAR (0 on AMD, 1 on NVIDIA, 2 on Intel), the sizes the card offers, and the memory "
-    "the driver reports, in sysfs or in the kernel's log, or the product has.",
+    "the driver reports, in sysfs or in the kernel's log, or the product has; from nvidia-smi's output alone, BAR1 and memory "
+    "of each GPU.",
     why="amdgpu allows P2P only to a GPU all of whose memory shows in its BAR, and host access is faster that way.",
     decides="Ok where the BAR holds all memory (a 24 GiB card then has a BAR of 32 GiB: sizes are powers of two). A "
-    "warning where it is smaller and the card offers more, or where the kernel's log says that the driver wanted to make it "
-    "larger and found no space, or an AMD GPU's root bus has no window above 4 GiB; info where it is the largest the card "
-    "offers, or where only the sizes on offer are not known.",
+    "warning where it is smaller and the card offers more, or another GPU of its kind here has more, or where the kernel's "
+    "log says that the driver wanted to make it larger and found no space, or an AMD GPU's root bus has no window above "
+    "4 GiB; info where it is the largest the card offers, or where only the sizes on offer are not known.",
     sources=(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_resize_fb_bar, amdgpu_gmc.c",
         "PCI Express Base Specification 6.0, 7.8.6 Resizable BAR Extended Capability",

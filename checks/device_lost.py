@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import logged, wording
+from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.log import KernelLog, LogEvent
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
@@ -24,6 +25,8 @@ def judge(view: View) -> Iterator[Finding]:
     for function in lost:
         yield _lost(view, function)
     logged_lost = _by_the_log(view, {function.address for function in lost})
+    told = {address for finding in logged_lost for address in finding.subject}
+    logged_lost += _lost_to_the_driver(view, {*told, *(function.address for function in lost)})
     yield from logged_lost
     for address in view.host.lacking_functions:
         title = f"{address} is listed, but its folder is not in this evidence"
@@ -38,6 +41,23 @@ def judge(view: View) -> Iterator[Finding]:
     elif functions and not asked and not silent and not logged_lost:
         why = ASLEEP if asleep else NOT_CAPTURED
         yield unjudged(ID, (), "answer of the functions", why)
+
+
+def _lost_to_the_driver(view: View, known_lost: set[str]) -> Iterator[Finding]:
+    """GPUs that NVIDIA's driver has lost, whatever PCI says of them."""
+    for gpu in view.host.nvml.gpus if isinstance(view.host.nvml, Nvml) else ():
+        if gpu.lost and gpu.address not in known_lost:
+            yield Finding(
+                ID,
+                "failure",
+                (gpu.address,),
+                f"{gpu.address} no longer answers: NVIDIA's driver has lost it",
+                "It fell off the bus: its link went down, it lost power, or its firmware hangs. The driver brings it back only "
+                "after a restart.",
+                evidence=(Evidence(gpu.origin or "NVML", "GPU is lost (NVML 15)"),),
+                remedies=("check-power-and-seating",),
+                next="read the kernel log for the Xid of that moment, check power and seating, then power cycle the host",
+            )
 
 
 def _by_the_log(view: View, known_lost: set[str]) -> list[Finding]:
@@ -142,8 +162,8 @@ CHECK = Check(
     id=ID,
     subject="function",
     summary="Every function the kernel lists still answers.",
-    looks_at="The first bytes of config space of every function that is awake, and what the kernel's log says of functions "
-    "that are gone.",
+    looks_at="The first bytes of config space of every function that is awake, which GPUs NVIDIA's driver has lost, and what "
+    "the kernel's log says of functions that are gone.",
     why="A GPU that fell off the bus fails every program that touches it, and can hang the scan of others.",
     decides="A failure where an awake function reads as all ones or has header type 7f, or where the log says that "
     "a GPU or network card is off the bus and nothing later shows it alive; unknown where it may be powered "

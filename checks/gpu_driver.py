@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from hostdoctor import knowledge, logged, refused, wording
-from hostdoctor.facts.driver import Nvml
+from hostdoctor.facts.driver import Nvml, NvmlGpu
 from hostdoctor.facts.host import Kfd, Module
 from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
@@ -25,16 +25,16 @@ _CONTROLLER_3D = 0x0302  # a display controller without outputs
 
 # nvmlReturn_t, as the last thing in a reason: "(9)", "(NVML 18)".
 _CODE = re.compile(r"\((?:NVML )?(\d{1,3})\)\Z")
-_DRIVER_NOT_LOADED, _VERSION_MISMATCH = "9", "18"
+_NO_DEVICES, _DRIVER_NOT_LOADED, _VERSION_MISMATCH = "6", "9", "18"
 
 
 def judge(view: View) -> Iterator[Finding]:
-    """One finding for each discrete GPU; one for all of AMD's where a tool of AMD's was refused."""
+    """One finding for each discrete GPU, and one where only a log, or a tool that was refused, tells of any."""
     told = refused.of_driver(view)
     said = _by_the_log(view)
     if told:
         yield told.finding(ID)
-    elif isinstance(view.host.functions, Unknown):
+    elif isinstance(view.host.functions, Unknown) and not said:
         yield unjudged(ID, (), "driver", view.host.functions)
     for gpu in view.gpus:
         logged_one = said.pop(gpu.address, None)
@@ -44,6 +44,38 @@ def judge(view: View) -> Iterator[Finding]:
         worse = logged_one is not None and _ORDER[logged_one.outcome] < _ORDER[finding.outcome]
         yield logged_one if worse and logged_one is not None else finding
     yield from said.values()
+    if not said and not any(gpu.vendor == NVIDIA for gpu in view.gpus):
+        yield from _only_complaint(view)
+
+
+def _only_complaint(view: View) -> Iterator[Finding]:
+    """What nvidia-smi says of its driver where no GPU of NVIDIA is in the evidence."""
+    nvml, functions = view.host.nvml, view.host.functions
+    if not isinstance(nvml, Unknown) or not view.host.nvml_complaint:
+        return
+    evidence = (Evidence(view.host.nvml_complaint, nvml.reason),)
+    code = match[1] if (match := _CODE.search(nvml.reason)) else ""
+    if code == _VERSION_MISMATCH:
+        yield _mismatch((), nvml.reason, evidence)
+    elif code == _DRIVER_NOT_LOADED and isinstance(functions, Unknown):
+        yield _not_reached((), evidence)
+    elif not view.gpus:
+        yield unjudged(ID, (), "driver", nvml, evidence)
+
+
+def _not_reached(subject: tuple[str, ...], evidence: tuple[Evidence, ...]) -> Finding:
+    return Finding(
+        ID,
+        "failure",
+        subject,
+        "nvidia-smi finds no working NVIDIA driver",
+        "The module nvidia is not loaded, or has failed: not built for the running kernel, refused by Secure Boot, kept out by "
+        "nouveau, or without a GPU that it serves.",
+        "likely",
+        evidence,
+        remedies=("load-driver",),
+        next="modprobe nvidia, and read the kernel log for lines of NVRM: they say why it does not load",
+    )
 
 
 # --- what the log says ------------------------------------------------------------------------------------------------
@@ -80,7 +112,7 @@ def _concerned(view: View, event: LogEvent) -> tuple[str, ...]:
 def _works_all_the_same(view: View, address: str) -> bool:
     """Whether the driver itself answers for the GPU now, so that what the log says is over."""
     nvml, kfd = view.host.nvml, view.host.kfd
-    if isinstance(nvml, Nvml) and any(each.address == address and not each.lost for each in nvml.gpus):
+    if isinstance(nvml, Nvml) and any(each.address == address and not each.lost and not each.trouble for each in nvml.gpus):
         return True
     return isinstance(kfd, Kfd) and any(node.address == address for node in kfd.nodes)
 
@@ -217,15 +249,15 @@ _LOGGED: Mapping[str, Callable[[View, str, LogEvent], Finding | None]] = {
 
 def _judge_gpu(view: View, gpu: Function) -> Finding:
     driver = gpu.driver
-    if isinstance(driver, Unknown):
+    if isinstance(driver, Unknown) and not (gpu.vendor == NVIDIA and view.host.nvml_complaint):
         return unjudged(ID, (gpu.address,), "driver", driver)
     if driver is None:
         return _without(view, gpu)
-    if driver in _FOR_GUESTS:
+    if not isinstance(driver, Unknown) and driver in _FOR_GUESTS:
         return _for_guests(view, gpu, driver)
-    if driver not in _COMPUTE[gpu.vendor]:
+    if not isinstance(driver, Unknown) and driver not in _COMPUTE[gpu.vendor]:
         return _other(view, gpu, driver)
-    if driver == "nvidia":
+    if driver == "nvidia" or isinstance(driver, Unknown):
         return _nvidia(view, gpu)
     return _amdgpu(view, gpu) if driver == "amdgpu" else _fine(gpu, driver)
 
@@ -332,10 +364,15 @@ def _nvidia(view: View, gpu: Function) -> Finding:
     if nvml is None:
         return _fine(gpu, "nvidia", version)
     code = match[1] if (match := _CODE.search(nvml.reason)) else ""
+    told = Evidence(view.host.nvml_complaint or "NVML", nvml.reason)
     if code == _VERSION_MISMATCH:
-        return _mismatch(gpu, nvml.reason, (loaded, Evidence("NVML", nvml.reason)))
+        return _mismatch(subject, nvml.reason, (loaded, told) if version else (told,))
     if code == _DRIVER_NOT_LOADED:
-        return _not_loaded(view, gpu, nvml)
+        return _not_reached(subject, (told,)) if view.host.nvml_complaint else _not_loaded(view, gpu, nvml)
+    if code == _NO_DEVICES:
+        return _not_brought_up(gpu, told)
+    if isinstance(gpu.driver, Unknown):
+        return unjudged(ID, subject, "driver", nvml, (told,))
     if nvml.reason.startswith("timed out") or "crashed" in nvml.reason:
         return unjudged(ID, subject, "driver", nvml, (_bound(gpu, "nvidia"),))
     return _fine(gpu, "nvidia", version)
@@ -343,28 +380,65 @@ def _nvidia(view: View, gpu: Function) -> Finding:
 
 def _as_nvml_sees_it(gpu: Function, nvml: Nvml, version: str | None, loaded: Evidence) -> Finding:
     theirs = nvml.driver_version
-    seen = Evidence("NVML", "driver version unknown" if isinstance(theirs, Unknown) else f"driver {theirs}")
-    if any(each.address == gpu.address and each.lost for each in nvml.gpus):
-        return Finding(
-            ID,
-            "failure",
-            (gpu.address,),
-            "the driver has lost the GPU",
-            "It fell off the bus, or no longer answers the driver.",
-            evidence=(_bound(gpu, "nvidia"), Evidence("NVML", "GPU is lost (NVML 15)")),
-            remedies=("check-power-and-seating",),
-            next="read the kernel log for the Xid of that moment, check power and seating, then power cycle the host",
-        )
-    if version and not isinstance(theirs, Unknown) and theirs != version:
-        return _mismatch(gpu, f"the module is {version}, the libraries are {theirs}", (loaded, seen))
+    seen = Evidence(nvml.origin, "driver version unknown" if isinstance(theirs, Unknown) else f"driver {theirs}")
+    told = next((each for each in nvml.gpus if each.address == gpu.address), None)
+    if told and told.lost:
+        return _lost(gpu, told)
+    if told and told.trouble:
+        return _in_trouble(gpu, told)
+    # An nvidia-smi that answers has passed the driver's own comparison; printed at another time, it may be another driver.
+    asked_now = nvml.origin == "NVML"
+    if asked_now and version and not isinstance(theirs, Unknown) and theirs != version:
+        return _mismatch((gpu.address,), f"the module is {version}, the libraries are {theirs}", (loaded, seen))
     return _fine(gpu, "nvidia", version or (None if isinstance(theirs, Unknown) else theirs), seen)
 
 
-def _mismatch(gpu: Function, why: str, evidence: tuple[Evidence, ...]) -> Finding:
+def _lost(gpu: Function, told: NvmlGpu) -> Finding:
     return Finding(
         ID,
         "failure",
         (gpu.address,),
+        "the driver has lost the GPU",
+        "It fell off the bus, or no longer answers the driver.",
+        evidence=(_bound(gpu, "nvidia"), Evidence(told.origin or "NVML", "GPU is lost (NVML 15)")),
+        remedies=("check-power-and-seating",),
+        next="read the kernel log for the Xid of that moment, check power and seating, then power cycle the host",
+    )
+
+
+def _in_trouble(gpu: Function, told: NvmlGpu) -> Finding:
+    return Finding(
+        ID,
+        "failure",
+        (gpu.address,),
+        told.trouble,
+        "No program can rely on a GPU in this state.",
+        "likely",
+        (Evidence(told.origin or "NVML", told.trouble),),
+        remedies=("check-power-and-seating",),
+        next="read the kernel log for the Xid of that moment (lines of NVRM), then reset the GPU or restart the host",
+    )
+
+
+def _not_brought_up(gpu: Function, told: Evidence) -> Finding:
+    return Finding(
+        ID,
+        "failure",
+        (gpu.address,),
+        "nvidia is bound to it, but nvidia-smi finds no GPU",
+        "The driver is loaded and could not start the GPU.",
+        "likely",
+        (_bound(gpu, "nvidia"), told),
+        remedies=("load-driver", "check-power-and-seating"),
+        next="read the kernel log for lines of NVRM (RmInitAdapter failed and the like): they say what failed",
+    )
+
+
+def _mismatch(subject: tuple[str, ...], why: str, evidence: tuple[Evidence, ...]) -> Finding:
+    return Finding(
+        ID,
+        "failure",
+        subject,
         "the loaded NVIDIA module and the installed libraries are of different versions",
         f"{why[0].upper()}{why[1:]}. So no program can use the GPU; it is what an update leaves behind until the next restart.",
         evidence=evidence,
@@ -430,17 +504,17 @@ CHECK = Check(
     subject="GPU",
     summary="Each GPU has a driver that serves compute, and that driver works.",
     looks_at="The driver bound to each GPU, KFD's nodes, the version of the loaded NVIDIA module and what NVIDIA's library "
-    "says of it; what drivers write of their start into the kernel's log. In pastes also what rocminfo, rocm-smi and amd-smi "
-    "say where they find no driver.",
+    "or nvidia-smi's output says of it; what drivers write of their start into the kernel's log. In pastes also what rocminfo, "
+    "rocm-smi and amd-smi say where they find no driver.",
     why="A GPU without its driver, or with one that failed, is missing from every program without a word.",
     decides="A failure where a GPU has no driver (info where the command line keeps it for guests), where amdgpu is bound and "
-    "shows neither memory nor a KFD node, where NVIDIA's library finds no driver or has lost the GPU, or where its version "
-    "differs from the module's. A driver for screens (nouveau, radeon) is info, and a warning only for products that are "
-    "known here where another GPU of the vendor computes, or that have no outputs. vfio-pci is info, and a warning only "
-    "where GPUs of the same kind compute and the command line does not ask for it. A warning where KFD leaves out a GPU "
-    "that is known for compute. Where the log says that a driver failed at the GPU, refused it or met libraries of another "
-    "version, a failure, unless the driver answers for it now; a generation that KFD does not support is info. Integrated GPUs "
-    "are not judged.",
+    "shows neither memory nor a KFD node, where NVIDIA's library finds no driver or has lost the GPU, where its version "
+    "differs from the module's, or where the GPU wants a reset. A driver for screens (nouveau, radeon) is info, and a "
+    "warning only for products that are known here where another GPU of the vendor computes, or that have no outputs. "
+    "vfio-pci is info, and a warning only where GPUs of the same kind compute and the command line does not ask for it. A "
+    "warning where KFD leaves out a GPU that is known for compute. Where the log says that a driver failed at the GPU, "
+    "refused it or met libraries of another version, a failure, unless the driver answers for it now; a generation that KFD "
+    "does not support is info. Integrated GPUs are not judged.",
     sources=(
         "NVML, nvml.h: NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIB_RM_VERSION_MISMATCH, NVML_ERROR_GPU_IS_LOST",
         "NVIDIA driver README, The /proc file system interface",

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from hostdoctor import knowledge, logged, wording
-from hostdoctor.facts.host import Cpu, Parameter
+from hostdoctor.facts.boot_files import Parameter
+from hostdoctor.facts.host import Cpu
 from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, unjudged

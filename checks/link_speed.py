@@ -28,7 +28,7 @@ def _judge_card(host: Host, card: Card) -> Finding:
     edge, slot = link_of(card.top), card.slot_or_reason
     speed = edge.current_speed_gts
     if isinstance(speed, Unknown):
-        return unjudged(ID, subject, "link speed", speed)
+        return _by_driver(host, card, speed)
     evidence = (Evidence(card.top.source("current_link_speed"), f"{speed:g} GT/s"),)
     if edge.current_width == 0:
         return unjudged(ID, subject, "link speed", Unknown("the link is down (x0)"), evidence)
@@ -43,6 +43,34 @@ def _judge_card(host: Host, card: Card) -> Finding:
     return _slow(host, card, slot, speed, possible)
 
 
+def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
+    """The speed that only the driver tells; its maximum is that of GPU and system together, as far as it knows the system."""
+    subject, link = (card.gpu.address,), drivers.driver_link(host, card)
+    told = drivers.nvml_gpu(host, card.gpu)
+    if link is None or isinstance(link.speed_gts, Unknown):
+        return unjudged(ID, subject, "link speed", why)
+    both, own = (drivers.speed_of(each) for each in (told.max_generation, told.gpu_max_generation)) if told else (why, why)
+    speed = link.speed_gts
+    evidence = (link.speed_evidence,)
+    if speed in (both, own):
+        whose = "the card" if speed == own else "card and system"
+        return Finding(ID, "ok", subject, f"{speed:g} GT/s, all that {whose} can do", evidence=evidence)
+    possible = own if isinstance(both, Unknown) else both
+    if isinstance(possible, Unknown):
+        return unjudged(ID, subject, "link speed", possible, evidence)
+    idle = drivers.activity(host, card.gpu)
+    was = "was" if idle.state == "at-rest" else "may have been"
+    return Finding(
+        ID,
+        "unknown",
+        subject,
+        f"{speed:g} GT/s then, {possible:g} possible by the driver: the GPU {was} idle",
+        f"{idle.sentence}GPUs lower the speed of an idle link and raise it under load, so a reading at rest proves nothing.",
+        evidence=(*evidence, *idle.evidence),
+        help="run nvidia-smi -q again while the GPU works, and sudo lspci -vvv for the port above it",
+    )
+
+
 def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) -> Finding:
     subject = (card.gpu.address,)
     evidence = (
@@ -54,6 +82,8 @@ def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) 
     if link and not isinstance(link.speed_gts, Unknown) and link.speed_gts >= possible:
         title = f"{link.speed_gts:g} GT/s by {link.source}, all that card and slot can do; {speed:g} when the kernel was asked"
         explanation = "The two were asked one after the other, and asking the driver can wake its link: it comes up to speed."
+        if not link.of_this_moment:
+            explanation = "The two are of different moments, and an idle link slows down: it does come up to speed."
         return Finding(ID, "ok", subject, title, explanation, evidence=(*evidence, link.speed_evidence))
     activity = drivers.activity(host, card.gpu)
     boot = slot_at_boot(host, card)

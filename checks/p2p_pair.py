@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from hostdoctor.facts.pci import ATI, NVIDIA
 from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome
 from hostdoctor.p2p import Condition, Prediction
@@ -20,7 +22,19 @@ def judge(view: View) -> Iterator[Finding]:
     """One finding for each ordered pair, accessor first."""
     cards = {card.gpu.address: card for card in view.cards}
     for pair in view.pairs:
-        yield _judge_pair(pair, cards)
+        yield _with_choice_of_nccl(view, _judge_pair(pair, cards))
+
+
+def _with_choice_of_nccl(view: View, finding: Finding) -> Finding:
+    """What a log of NCCL or RCCL shows it to have chosen instead of P2P: its own policy, whatever the driver allows."""
+    words = [word for word in view.host.pair_words if (word.accessor, word.owner) == finding.subject]
+    chosen = next((word for word in words if word.allowed is None and word.text.startswith(("NCCL: ", "RCCL: "))), None)
+    if chosen is None:
+        return finding
+    told = f"{chosen.text.replace(': via ', ' went by ')}: its own choice by the distance it allows (NCCL_P2P_LEVEL) and its "
+    explanation = f"{finding.explanation} {told}environment, which proves nothing about P2P.".strip()
+    evidence = (*finding.evidence, Evidence(chosen.source, chosen.text))
+    return msgspec.structs.replace(finding, explanation=explanation, evidence=evidence)
 
 
 def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:

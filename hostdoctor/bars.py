@@ -172,6 +172,12 @@ def _refused(facts: GpuFacts, index: int, size_bytes: int) -> RefusedSize | None
     return refused if size_bytes < (refused.size_bytes or vram or size_bytes + 1) else None
 
 
+def driver_bar(size_bytes: int, memory_bytes: int, index: int = 1) -> VramBar:
+    """The memory BAR as only the driver tells it: its size and the memory, without the sizes the card offers."""
+    unseen = Unknown("which sizes the card offers is not in this evidence", "sudo lspci -vvv shows them")
+    return VramBar(index, size_bytes, unseen, (memory_bytes, memory_bytes), exact=True)
+
+
 def _largest(gpu: Function, facts: GpuFacts, index: int, refused: RefusedSize | None) -> int | Unknown:
     if sizes := facts.bar_sizes_bytes.get(index):
         return max(sizes)

@@ -43,7 +43,7 @@ def _run(view: View, check: Check | Broken) -> list[Finding]:
     blind: list[Finding] = []
     if check.needs_pci and isinstance(functions, Unknown):
         blind = [without_pci(check.id, functions)]
-    if blind and view.host.log is None:
+    if blind and view.host.log is None and not view.host.nvml_complaint:
         return blind
     try:
         found = [_checked(each) for each in check.judge(view)]
@@ -53,7 +53,7 @@ def _run(view: View, check: Check | Broken) -> list[Finding]:
         title = f"the check {check.id} failed itself: {type(error).__name__}: {error}"
         return [Finding(check.id, "unknown", (), title, help="report it with the evidence of this host")]
     if blind and all(finding.outcome in ("ok", "not-applicable") for finding in found):
-        return blind  # a log alone can tell of faults, but not that there are none
+        return blind  # a log or a complaint alone can tell of faults, but not that there are none
     return found or [Finding(check.id, "not-applicable", (), check.nothing)]
 
 

@@ -18,9 +18,9 @@ import msgspec
 
 from hostdoctor import knowledge
 from hostdoctor.bars import missing_bars, vram_bar
-from hostdoctor.drivers import nvml_p2p
+from hostdoctor.drivers import nvml_gpu, nvml_p2p
 from hostdoctor.facts.driver import PairWord
-from hostdoctor.facts.host import KernelVersion, Kfd
+from hostdoctor.facts.host import Host, KernelVersion, Kfd
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
@@ -116,6 +116,10 @@ def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
 def _gone(view: View, accessor: Function, owner: Function) -> Condition | None:
     """A GPU that no longer answers, itself or through a port above it, does nothing at all."""
     for gpu in (accessor, owner):
+        if (told := nvml_gpu(view.host, gpu)) and told.lost:
+            evidence = (Evidence(told.origin or "NVML", "GPU is lost (NVML 15)"),)
+            text = f"NVIDIA's driver has lost {gpu.address}"
+            return Condition("answers", "fails", text, evidence, remedies=("check-power-and-seating",))
         for function in (gpu, *view.topology.above(gpu)):
             if lost := is_lost(function):
                 text = f"{function.address} no longer answers"
@@ -503,22 +507,42 @@ def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple
 
 
 def _predict_nvidia(view: View, accessor: Function, owner: Function) -> Prediction:
-    conditions, verdict = _nvidia_conditions(view, accessor, owner), nvml_p2p(view.host, accessor, owner)
+    conditions = _nvidia_conditions(view, accessor, owner)
+    verdict = nvml_p2p(view.nvml_pairs.get((accessor.address, owner.address)))
     if verdict is None:
-        return Prediction(accessor, owner, conditions)
+        nvlink = _told_nvlink(view.host, accessor, owner)
+        return Prediction(accessor, owner, (nvlink,) if nvlink else conditions)
     state: State = "unknown" if verdict.allowed is None else "holds" if verdict.allowed else "fails"
     nvml = Condition("nvml", state, verdict.text, verdict.evidence, by_design=state == "fails" and not verdict.by_key)
-    if verdict.allowed and verdict.over_nvlink:
-        nvlink = Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P")
-        return Prediction(accessor, owner, (nvlink, nvml), True, verdict.evidence)
-    if verdict.allowed:
-        # What the driver decides for itself and the tables do not know is settled by its own word.
-        conditions = tuple(each for each in conditions if each.state != "unknown" or each.name not in _DRIVER_DECIDES)
-    return Prediction(accessor, owner, (*conditions, nvml), verdict.allowed, verdict.evidence)
+    if verdict.over_nvlink and verdict.allowed is not False:
+        nvlink = Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P", verdict.evidence)
+        mig = tuple(each for each in conditions if each.name == "mig" and not verdict.allowed)
+        told = (nvlink, nvml) if verdict.allowed else (*mig, nvlink)
+        return Prediction(accessor, owner, told, verdict.allowed, verdict.evidence)
+    # What the driver decides for itself and the tables do not know is settled by its own word.
+    settled = tuple(each for each in conditions if each.state != "unknown" or each.name not in _DRIVER_DECIDES)
+    if verdict.granted and verdict.allowed is None and settled == conditions:
+        return Prediction(accessor, owner, conditions)  # half an answer, and none was needed
+    told = (*(settled if verdict.granted else conditions), nvml)
+    return Prediction(accessor, owner, told, verdict.allowed, verdict.evidence)
+
+
+def _told_nvlink(host: Host, accessor: Function, owner: Function) -> Condition | None:
+    """NVLink that another tool has seen up: NCCL asks NVML for each link's state and whether it serves P2P."""
+    for word in host.pair_words:
+        if (
+            word.link == "NVLINK"
+            and word.allowed is not False
+            and (word.accessor, word.owner) == (accessor.address, owner.address)
+        ):
+            evidence = (Evidence(word.source, word.text),)
+            return Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P", evidence)
+    return None
 
 
 def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple[Condition, ...]:
     return (
+        *_partitioned(view.host, accessor, owner),
         _same_chip(accessor, owner),
         _product_policy(accessor, owner),
         _nvidia_bound(accessor, owner),
@@ -538,6 +562,16 @@ def chip_of(gpu: Function) -> str:
         return chip
     chips = {product.chip for product in products_of(gpu)}
     return chips.pop() if len(chips) == 1 else ""
+
+
+def _partitioned(host: Host, accessor: Function, owner: Function) -> Iterator[Condition]:
+    """A GPU that is divided (MIG) does no P2P (p2p_caps.c)."""
+    for gpu in (accessor, owner):
+        told = nvml_gpu(host, gpu)
+        if told and told.mig_enabled is True:
+            text = f"{gpu.address} is divided by MIG, and NVIDIA's driver does no P2P with it then"
+            yield Condition("mig", "fails", text, (Evidence(told.origin or "NVML", "MIG mode: enabled"),), by_design=True)
+            return
 
 
 def same_nvidia_chip(a: Function, b: Function) -> bool | None:

@@ -52,6 +52,7 @@ class Segment(msgspec.Struct, frozen=True):
         return gbs_of(self.max_speed_gts, self.max_width)
 
 
+_LEFT_OUT = Unknown("the ports above the card are left out of this evidence")
 _NO_LINK = Unknown("it has no PCI Express link")
 _NOTHING = Link(_NO_LINK, _NO_LINK, _NO_LINK, _NO_LINK)
 
@@ -230,6 +231,8 @@ class Topology:
         rest = chain[edge:]
         if len(rest) > 1 and _may_be_on_board(gpu, rest[1]):
             return Card(gpu, rest[0], _NAMELESS, (), _NAMELESS)
+        if any(function.ports_left_out for function in rest):
+            return Card(gpu, rest[0], _LEFT_OUT, (), _LEFT_OUT)
         segments = [Segment(rest[n], rest[n + 1]) for n in _link_starts(rest)]
         slot: Segment | Unknown | None = segments[0] if segments else None
         if slot is None and (known(rest[0].parent, None) or isinstance(rest[0].parent, Unknown)):

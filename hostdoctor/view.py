@@ -7,7 +7,7 @@ from functools import cached_property
 
 from hostdoctor import p2p
 from hostdoctor.facts.bandwidth import is_host
-from hostdoctor.facts.driver import PairWord
+from hostdoctor.facts.driver import Nvml, NvmlPair, PairWord
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
@@ -94,6 +94,12 @@ class View:
         return Measured(self)
 
     @cached_property
+    def nvml_pairs(self) -> Mapping[tuple[str, str], NvmlPair]:
+        """What NVML says of each (accessor, owner)."""
+        pairs = self.host.nvml.pairs if isinstance(self.host.nvml, Nvml) else ()
+        return {(pair.accessor, pair.owner): pair for pair in pairs}
+
+    @cached_property
     def amd_reaches(self) -> Mapping[tuple[str, str], p2p.Condition]:
         """For each (accessor, owner) of AMD GPUs that PCIe joins: whether the owner's BAR is within reach."""
         amd = p2p.candidates(self, ATI)
@@ -112,4 +118,4 @@ class View:
 
     def name(self, function: Function) -> str:
         """What a GPU is called, or its ids where nothing knows it."""
-        return device_name(function) or f"[{function.id}]"
+        return device_name(function) or (f"[{function.id}]" if function.device else "unknown model")

@@ -14,7 +14,7 @@ from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 
 
 class NvmlGpu(msgspec.Struct, frozen=True):
-    """One GPU as NVML sees it. Generations are PCIe generations, 1 for 2.5 GT/s."""
+    """One GPU as NVML sees it, asked or as nvidia-smi printed it. Generations are PCIe generations, 1 for 2.5 GT/s."""
 
     address: str
     name: str | Unknown = NOT_CAPTURED
@@ -33,6 +33,9 @@ class NvmlGpu(msgspec.Struct, frozen=True):
     ecc_enabled: bool | Unknown = NOT_CAPTURED
     ecc_uncorrected: int | Unknown = NOT_CAPTURED
     lost: bool = False  # NVML_ERROR_GPU_IS_LOST
+    mig_enabled: bool | Unknown = NOT_CAPTURED
+    trouble: str = ""  # what else the driver says is wrong with it, "the GPU requires a reset"
+    origin: str = ""  # where nvidia-smi's words stand, "smi.txt:9"; empty where NVML itself was asked
 
 
 class NvmlPair(msgspec.Struct, frozen=True):
@@ -44,6 +47,8 @@ class NvmlPair(msgspec.Struct, frozen=True):
     write: int | Unknown
     nvlink: int | Unknown = NOT_CAPTURED
     topology: int | Unknown = NOT_CAPTURED
+    atomics: int | Unknown = NOT_CAPTURED
+    origin: str = ""  # where nvidia-smi's matrix has it; empty where NVML itself was asked
 
 
 class Nvml(msgspec.Struct, frozen=True):
@@ -54,6 +59,7 @@ class Nvml(msgspec.Struct, frozen=True):
     cuda_version: int | Unknown  # 12080 is 12.8
     gpus: tuple[NvmlGpu, ...]
     pairs: tuple[NvmlPair, ...]
+    origin: str = "NVML"  # what told it: the library, or the place of nvidia-smi's output
 
 
 class PairWord(msgspec.Struct, frozen=True):

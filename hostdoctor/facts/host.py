@@ -7,23 +7,11 @@ from collections.abc import Mapping
 import msgspec
 
 from hostdoctor.facts.bandwidth import Run
+from hostdoctor.facts.boot_files import BootFiles, Parameter
 from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Refusal, Samples
 from hostdoctor.facts.log import KernelLog
 from hostdoctor.facts.pci import Acs, Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """One token of the kernel command line, split as the kernel splits it (lib/cmdline.c next_arg)."""
-
-    name: str
-    value: str | None
-    text: str  # as it stands on the line
-
-    @property
-    def key(self) -> str:
-        """The name with the kernel's equivalence of - and _ (parameq)."""
-        return self.name.replace("-", "_")
 
 
 class KernelVersion(msgspec.Struct, frozen=True, order=True):
@@ -216,6 +204,7 @@ class Host(msgspec.Struct, frozen=True):
     functions: Mapping[str, Function] | Unknown
     gpu_facts: Mapping[str, GpuFacts] = {}
     boot: Boot = Boot()
+    boot_files: BootFiles = BootFiles()
     modules: Mapping[str, Module] | Unknown = NOT_CAPTURED
     iommu: Iommu = Iommu()
     cpu: Cpu = Cpu()
@@ -224,6 +213,7 @@ class Host(msgspec.Struct, frozen=True):
     numa: Numa = Numa()
     kfd: Kfd | Unknown | None = NOT_CAPTURED
     nvml: Nvml | Unknown | None = None
+    nvml_complaint: str = ""  # where nvidia-smi's complaint stands that is the reason of an unknown `nvml`
     amd_smi: AmdSmi | Unknown | None = None
     access: Access | Unknown = NOT_CAPTURED
     error_counters: Mapping[str, ErrorCounters] | Unknown = NOT_CAPTURED

@@ -214,6 +214,7 @@ class Function(msgspec.Struct, frozen=True):
     subsystem_device: int = 0
     driver: str | Unknown | None = None
     parent: str | Unknown | None = None  # address of the bridge directly above; None on a root bus
+    ports_left_out: bool = False  # whether ports lie between it and `parent` that the evidence leaves out
     root: str | Unknown = NOT_CAPTURED  # the root bus, "0000:17"
     bars: tuple[Bar, ...] | Unknown = NOT_CAPTURED
     windows: tuple[Window, ...] = ()

@@ -13,8 +13,9 @@ import msgspec
 
 from hostdoctor.facts.pci import Acs, Bar, ConfigFacts, Link, Window
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.parsers.lspci_bars import bars_of, windows_of
 from hostdoctor.parsers.lspci_body import Body, read_body
-from hostdoctor.parsers.lspci_registers import CUT, Context, acs_of, bars_of, decode, port_type, windows_of
+from hostdoctor.parsers.lspci_registers import CUT, Context, acs_of, decode, port_type
 
 _HEADER = re.compile(r"[ \t]*((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]) +((?:Class )?\S[^:]{0,80}): (\S.*)")
 _CLASS_CODE = re.compile(r"(?:Class |.*\[)?([0-9a-f]{4})\]?$")

@@ -45,12 +45,13 @@ class Body:
         denied: whether lspci was not allowed to read the capabilities.
         header_7f: whether lspci stumbled over an unknown type of header.
         cut: whether something shows that lines are missing.
+        is_over: whether another function begins, without a header.
         section: the capability that the last line belongs to.
     """
 
     __slots__ = (
-        "cut", "denied", "dump", "fields", "has_capabilities", "has_extended", "header_7f", "power", "regions", "resizable",
-        "section", "sections", "windows",
+        "cut", "denied", "dump", "fields", "has_capabilities", "has_extended", "header_7f", "is_over", "power", "regions",
+        "resizable", "section", "sections", "windows",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class Body:
         self.resizable: list[list[str]] = []
         self.dump: dict[int, bytes] = {}
         self.power = self.section = ""
-        self.has_capabilities = self.has_extended = self.denied = self.header_7f = self.cut = False
+        self.has_capabilities = self.has_extended = self.denied = self.header_7f = self.cut = self.is_over = False
 
     def text(self, name: str) -> str:
         """A field with all its lines; empty where it is not shown."""
@@ -98,20 +99,35 @@ def read_body(lines: Sequence[str], start: int, end: int) -> Body:
                 current = fields[name] = words[1:]
         elif (taker := taker_of(word)) is not None:
             current = taker(body, words[1] if len(words) == 2 else "", line)
+            if body.is_over:
+                break
         elif word[-1] == ":":
             current = None
-            if len(word) <= 4 and len(words) == 2:
-                _hex_row(body, word, words[1])
-        elif line[0] not in "\t " and _CUT.match(line):
-            body.cut = True
-        elif current is not None and len(current) < _LONGEST_FIELD:
-            current.append(line)
+            if len(word) <= 4:
+                _hex_row(body, word, words[-1])
+        else:
+            _continue(body, current, line)
     return body
+
+
+def _continue(body: Body, current: list[str] | None, line: str) -> None:
+    if line[0] not in "\t " and _CUT.match(line):
+        body.cut = True
+    elif current is not None and len(current) < _LONGEST_FIELD:
+        current.append(line)
 
 
 def _hex_row(body: Body, word: str, rest: str) -> None:
     if _HEX_OFFSET.match(word) and _HEX_ROW.match(rest):
         body.dump[int(word[:-1], 16)] = bytes.fromhex(rest)
+
+
+def _control(body: Body, rest: str, _line: str) -> None:
+    """The command register, not that of the slot; a second one is another function's, whose header is missing."""
+    if rest.startswith("I/O"):
+        if "Control" in body.fields:
+            body.is_over = body.cut = True
+        body.fields.setdefault("Control", [rest])
 
 
 def _capability(body: Body, rest: str, _line: str) -> None:
@@ -195,13 +211,14 @@ def _unknown_header(body: Body, rest: str, _line: str) -> None:
 
 
 _FIELDS = (
-    "Bus", "Control", "Subsystem", "DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta", "LnkCtl2", "AtomicOpsCap",
+    "Bus", "Subsystem", "DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta", "LnkCtl2", "AtomicOpsCap",
     "AtomicOpsCtl", "ACSCap", "ACSCtl", "UESta", "CESta", "DpcSta",
 )  # fmt: skip
 _NAMES = {f"{name}:": name for name in _FIELDS}
 _TAKERS: dict[str, Callable[[Body, str, str], list[str] | None]] = {
     **dict.fromkeys(("Memory", "I/O", "Prefetchable", "Expansion", "[virtual]", "[enhanced]"), _memory),
     "Capabilities:": _capability,
+    "Control:": _control,
     "Status:": _status,
     "Flags:": _flags,
     "Region": _region,

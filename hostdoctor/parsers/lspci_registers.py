@@ -1,4 +1,4 @@
-"""What lspci says of a function's registers, decoded: link, capabilities, BARs and windows.
+"""What lspci says of a function's registers, decoded: the link and capabilities.
 
 A capability that is not shown is absent only where all of the function's lines are there and lspci was allowed to read
 them; else it is Unknown, with the reason. Every number must be followed by what lspci writes behind it, so that a text
@@ -8,7 +8,7 @@ cut in the middle of a line gives no smaller number. Source: pciutils lspci.c, l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hostdoctor.facts.pci import (
@@ -16,14 +16,12 @@ from hostdoctor.facts.pci import (
     PCIE_TO_PCI_BRIDGE,
     Acs,
     Aer,
-    Bar,
     ConfigFacts,
     Dpc,
     Express,
     Link,
     ResizableBar,
     Sriov,
-    Window,
 )
 from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown
 from hostdoctor.parsers.config_space import ALL_ONES, HEADER_7F, NO_EXTENDED, NO_LINK, NO_TARGET_SPEED, read_config
@@ -64,16 +62,9 @@ _CORRECTABLE = {
     "RxErr": 0, "BadTLP": 6, "BadDLLP": 7, "Rollover": 8, "Timeout": 12, "AdvNonFatalErr": 13, "NonFatalErr": 13,
     "CorrIntErr": 14, "HeaderOF": 15,
 }  # fmt: skip
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 _REBAR = re.compile(r"(\d): current size: (\d{1,3})([MGTPE])B, supported: ([^,]{1,400})")
 _REBAR_SIZE = re.compile(r"(\d{1,3})([MGTPE])B\b")
-_REGION = re.compile(
-    r"(?:\[virtual\] )?(?:Region (\d): )?(?:\[(?:virtual|enhanced)\] )*(?:(Memory|I/O ports)|(Expansion ROM)) at "
-    r"(?:([0-9a-f]{1,16})\b|<\w+>)(?: \((64-bit|[\w -]+), (non-)?prefetchable\))?"
-)
-_SIZE = re.compile(r"\[size=(\d{1,6})([KMGTPE]?)\]")
-_WINDOW = re.compile(r"(I/O|Memory|Prefetchable memory) behind bridge: ([0-9a-f]{1,16})-([0-9a-f]{1,16})")
-_WINDOW_KINDS = {"I/O": "io", "Memory": "mem", "Prefetchable memory": "prefetchable"}
 _BUSES = re.compile(r"primary=[0-9a-f]{2}, secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
 _VFS = re.compile(r"Total VFs: (\d{1,5}), Number of VFs: (\d{1,5}),")
 
@@ -100,7 +91,7 @@ def decode(body: Body, context: Context) -> tuple[ConfigFacts | Unknown, Link | 
         why = HEADER_7F if body.header_7f else ALL_ONES
         return ConfigFacts(why, why, why, why, why, why, lost=reason, revision=context.revision), why
     if not _shows_registers(body):
-        return _unseen(context), _unseen(context)
+        return unseen(context), unseen(context)
     link = _link(body, context)
     express = _express(body, context, link)
     buses = _BUSES.search(body.text("Bus"))
@@ -119,7 +110,6 @@ def decode(body: Body, context: Context) -> tuple[ConfigFacts | Unknown, Link | 
     return _with_dump(facts, body.config_space, link)
 
 
-_BEHIND_BARS = frozenset(("Bus", "LnkCap", "LnkSta", "ACSCtl", "driver", "modules"))
 _REGISTER_FIELDS = frozenset(("Control", "Status", "Flags", "Bus", "LnkCap", "LnkSta", "DevCap", "DevCtl", "ACSCtl"))
 
 
@@ -127,7 +117,7 @@ def _shows_registers(body: Body) -> bool:
     return bool(body.sections or body.dump or body.denied or body.has_capabilities or _REGISTER_FIELDS & body.fields.keys())
 
 
-def _unseen(context: Context) -> Unknown:
+def unseen(context: Context) -> Unknown:
     """Why a function has no lines that tell of registers."""
     return PICKED if context.shown & _REGISTER_FIELDS else PLAIN
 
@@ -325,8 +315,8 @@ def _resizable_bars(body: Body, context: Context, express: Express | Unknown | N
         match = _REBAR.match(" ".join(lines))
         if match is None:
             return CUT
-        sizes = tuple(int(number) * _UNITS[unit] for number, unit in _REBAR_SIZE.findall(match[4]))
-        found.append(ResizableBar(int(match[1]), int(match[2]) * _UNITS[match[3]], sizes))
+        sizes = tuple(int(number) * UNITS[unit] for number, unit in _REBAR_SIZE.findall(match[4]))
+        found.append(ResizableBar(int(match[1]), int(match[2]) * UNITS[match[3]], sizes))
     return tuple(found)
 
 
@@ -373,61 +363,3 @@ def _with_dump(
 
 def _link_of(express: Express) -> Link:
     return Link(express.current_speed_gts, express.current_width, express.max_speed_gts, express.max_width)
-
-
-# --- BARs and windows ------------------------------------------------------------------------------------------------
-
-
-def bars_of(body: Body, context: Context) -> tuple[Bar, ...] | Unknown:
-    """The BARs; -v does not number them, so they are counted, a BAR of 64 bits as two."""
-    if not context.has_ended and not (body.has_capabilities or body.denied or _BEHIND_BARS & body.fields.keys()):
-        return CUT if body.regions or body.is_whole_of else _unseen(context)
-    if not body.regions:
-        return () if body.is_whole_of else _unseen(context)
-    found = list(_bars(body.regions))
-    if any(bar.assigned and not bar.size_bytes and bar.kind != "io" for bar in found):
-        return Unknown("lspci shows no sizes of the BARs")
-    return tuple(found)
-
-
-def _bars(regions: list[tuple[int, str]]) -> Iterator[Bar]:
-    indent = regions[0][0]
-    following, listed = 0, set()
-    for depth, text in regions:
-        match = _REGION.match(text)
-        if match is None or depth != indent:
-            continue
-        is_rom = bool(match[3])
-        index = 6 if is_rom else int(match[1]) if match[1] else following
-        if index in listed or index > 6:
-            continue
-        listed.add(index)
-        is_64bit = match[5] == "64-bit"
-        address = int(match[4] or "0", 16)
-        if not is_rom:
-            following = index + 1 + is_64bit
-        yield Bar(
-            index=index,
-            kind="rom" if is_rom else "mem" if match[2] == "Memory" else "io",
-            address=address,
-            size_bytes=_size(text),
-            is_64bit=is_64bit,
-            prefetchable=match[5] is not None and not match[6],
-            assigned=address > 0,
-        )
-
-
-def _size(text: str) -> int:
-    match = _SIZE.search(text)
-    return int(match[1]) * _UNITS[match[2]] if match else 0
-
-
-def windows_of(body: Body) -> tuple[Window, ...]:
-    """The windows that are open; a closed one is shown as "[disabled]", "None", or with its end before its start."""
-    found = []
-    for line in body.windows:
-        if match := _WINDOW.match(line):
-            start, end = int(match[2], 16), int(match[3], 16)
-            if 0 < end >= start:
-                found.append(Window(_WINDOW_KINDS[match[1]], start, end))
-    return tuple(found)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hostdoctor.parsers.formats import Format, recogniser
+from hostdoctor.parsers.formats import Format, of_command, recogniser
 
 # CSI, OSC and other escape sequences (ECMA-48), in their seven and eight bit forms.
 _ESCAPES = re.compile(
@@ -27,6 +27,12 @@ _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
 _SECTION = re.compile(
     r"={3,} ?(Section: \S[^=]{0,80}?) *={3,}|(Section: (?:[A-Z]|dmesg)[\w ]{0,60} logs)\s*$"
 )  # rocm_techsupport.sh
+# Between the sections of nvidia-bug-report.log, and above each of its files.
+_RULE = re.compile(r"_{30,}\s*$|\*\*\* (?:ls: |/)")
+# A command that people write above its output without a prompt.
+_BARE_COMMAND = re.compile(
+    r"[\s#*`]{0,8}(?:sudo )?(?:/[\w./-]{1,60}/)?(?P<command>nvidia-smi(?: (?:-|topo\b|nvlink\b)[\w ,.=-]{0,300})?)[`: ]{0,3}$"
+)
 _QUOTED = re.compile(r">+ ?")
 _DIFFED = re.compile(r"[-+ ](?![-+]{2})")
 _LONGEST_LINE = 16_384  # what is longer is no line of any format that is read by lines
@@ -76,7 +82,7 @@ def split(text: str, source: str) -> list[Part]:
     """The outputs in a text, in order; linear in its length."""
     cleaned = clean(text).lstrip("\ufeff")
     lines = cleaned.split("\n")
-    if cleaned.startswith(">") or "\n>" in cleaned or "\n@@ " in cleaned:
+    if cleaned.startswith((">", "@@ ")) or "\n>" in cleaned or "\n@@ " in cleaned:
         lines = _without_prefixes(lines)
     return list(_Splitter(source, lines).parts())
 
@@ -119,8 +125,8 @@ class _Splitter:
                 self._format, self._start = new, number
             elif boundary := self._boundary(line):
                 yield from self._close(number)
-                self._format, self._start = None, number + 1
                 self._command = boundary.strip()
+                self._format, self._start = of_command(self._command), number + 1
             elif format_ is not None and format_.extent == "line" and line.strip():
                 yield from self._close(number)
                 self._format, self._start = None, number
@@ -131,17 +137,17 @@ class _Splitter:
         open_ = self._format
         if open_ is None:
             return False
-        if open_.extent == "block":
-            return not is_start
-        return open_.kind == new.kind
+        if open_.extent in ("block", "body"):
+            return not is_start or ((open_.extent == "body" or open_.gathers) and open_.kind == new.kind)
+        return (open_.kind, open_.extent) == (new.kind, new.extent)
 
     def _boundary(self, line: str) -> str:
-        """The command of a prompt, the title of a section, a blank for a fence, or empty where the line is none of these."""
-        if _FENCE.match(line):
+        """The command of a prompt, a section's title, a blank for what else parts outputs, or empty where the line is neither."""
+        if _FENCE.match(line) or _RULE.match(line):
             return " "
         if section := _SECTION.match(line):
             return section[1] or section[2]
-        prompt = _PROMPT.match(line)
+        prompt = _PROMPT.match(line) or _BARE_COMMAND.match(line)
         return "" if prompt is None else prompt["command"] or " "
 
     def _close(self, end: int) -> Iterator[Part]:
@@ -151,5 +157,5 @@ class _Splitter:
         if lines and any(map(str.strip, lines)):
             kind = self._format.kind if self._format else ""
             yield Part(kind, self._source, self._start + 1, tuple(lines), self._command)
-        if self._format is not None:
-            self._command = ""
+            if self._format is not None:
+                self._command = ""

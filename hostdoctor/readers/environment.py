@@ -121,7 +121,7 @@ def _is_card_without_port(function: Function, functions: Mapping[str, Function])
     # Bus 0 is a root bus, also where the evidence does not tell what is above a function. Virtual functions have other
     # device numbers too, beside the physical one.
     bus, _, place = function.address.rpartition(":")
-    if isinstance(function.parent, str):
+    if isinstance(function.parent, str) or not bus:  # it has a port, or no address is known
         return False
     is_on_root_bus = function.parent is None or bus.endswith(":00")
     if not is_on_root_bus and (place.startswith("00.") or f"{bus}:00.0" in functions):

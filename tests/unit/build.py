@@ -20,6 +20,7 @@ import msgspec
 from hostdoctor import knowledge
 from hostdoctor.diagnosis import diagnose
 from hostdoctor.facts.bandwidth import Device, Run, Transfer, Verification
+from hostdoctor.facts.boot_files import BootFiles, Configuration, Loader, Placed
 from hostdoctor.facts.driver import Access, DeviceNode, ErrorCounters, LinkSample, NetworkDevice, Samples
 from hostdoctor.facts.host import (
     Aperture,
@@ -261,10 +262,18 @@ def host(
         "error_counters": {address: ErrorCounters(address) for address in functions},
         "access": access(),
         "network": (),
+        "boot_files": grub(*parameters),
         "log": log(),
         "memory_map": MemoryMap(apertures if not isinstance(apertures, tuple) else tuple(Aperture(*a) for a in apertures)),
     }
     return Host(environment, boot=boot, cpu=cpu, **{**values, **more})
+
+
+def grub(*parameters):
+    """GRUB, whose file holds these parameters."""
+    file = "/etc/default/grub"
+    placed = tuple(Placed(each, file, 1, f"{file}:1", "GRUB_CMDLINE_LINUX") for each in parameters)
+    return BootFiles(Loader("grub-debian", (("/proc/cmdline", "BOOT_IMAGE=/vmlinuz"),)), Configuration(file, (file,), placed))
 
 
 def _flat(parts) -> Iterator[Function]:

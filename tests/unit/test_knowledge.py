@@ -9,7 +9,7 @@ import pytest
 
 from hostdoctor import knowledge
 from hostdoctor.knowledge import compile as compiler
-from hostdoctor.knowledge import gpus
+from hostdoctor.knowledge import gpus, pci_names
 
 PCI_ID = re.compile(r"[0-9a-f]{4}:([0-9a-f]{4}|\*)")
 TREES = {"5.10", "6.1", "6.12", "7.3"}
@@ -538,6 +538,7 @@ def test_remedies_that_findings_may_name():
         "update-gpu-firmware",
         "remove-parameter",
         "replace-parameter",
+        "apply-boot-configuration",
         "payload-size-safe",
         "numa-balancing-off",
         "numa-bind",
@@ -547,3 +548,35 @@ def test_remedies_that_findings_may_name():
         "measure-host-copies-again",
         "find-what-slows-p2p",
     }
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id_", [*knowledge.load_gpus(), *(entry["id"] for entry in TABLES["bridges"]["on_board"])])
+def test_names_of_pci_ids_lead_back_to_the_id(id_):
+    """Where pci.ids has a name for it at all: some on-board switches have none there, and lspci prints their ids."""
+    vendor = next(entry for entry in TABLES["pci_names"]["vendor"] if entry["id"] == id_[:4])
+    names = [name for name, devices in vendor["devices"].items() if id_[5:] in devices.split()]
+    assert names or knowledge.on_board_role(id_)
+    for name in names:
+        assert id_ in pci_names.ids_named(id_[:4], name)
+
+
+def test_vendors_and_classes_by_their_names():
+    text = "Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon Pro W7900]"
+    assert pci_names.vendors_named(text) == (("1002",), "Navi 31 [Radeon Pro W7900]")
+    assert pci_names.vendors_named("Red Hat, Inc. QEMU PCIe Root port")[0] == ("1af4", "1b36")
+    assert pci_names.vendors_named("Nobody Inc. Thing") == ((), "Nobody Inc. Thing")
+    assert pci_names.vendors_named("") == ((), "")
+    codes = {"VGA compatible controller": 0x0300, "3D controller": 0x0302, "Display controller": 0x0380, "PCI bridge": 0x0604}
+    codes |= {"Processing accelerators": 0x1200, "Infiniband controller": 0x0207, "Non-Volatile memory controller": 0x0108}
+    assert {name: pci_names.class_named(name) for name in codes} == codes
+
+
+def test_one_of_several_ids_stands_for_the_others_only_where_the_tables_agree():
+    assert pci_names.tables_agree(("1002:738c", "1002:738e"))
+    assert pci_names.tables_agree(("1022:57a3", "1022:57a4")), "both are ports of one chipset"
+    assert not pci_names.tables_agree(("1022:1470", "1022:1471")), "the two ports of a switch"
+    assert not pci_names.tables_agree(("10de:2501", "10de:2503")), "one is in no table"
+    assert not pci_names.tables_agree(("10de:ffff", "10de:fffe")), "nor is either of these"

@@ -20,6 +20,7 @@ from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.paste import Part, split
 from hostdoctor.readers.attached.folders import named, of_this_boot, placed, unfolded
 from hostdoctor.readers.attached.mount import mount
+from hostdoctor.readers.boot_files import read_boot_files
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.host import read_host
 
@@ -87,6 +88,10 @@ def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assu
     if tree is not None:
         host = _completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal))
     host = apply_parts(host, pasted.parts)
+    # Again, since the files may lie in both, and a log may have told the running line.
+    evidences = (pasted.evidence,) if tree is None else (tree, pasted.evidence)
+    files = read_boot_files(evidences, host.boot, host.environment.container)
+    host = msgspec.structs.replace(host, boot_files=files)
     if isinstance(host.functions, Unknown):
         host = msgspec.structs.replace(host, functions=_NO_FUNCTIONS)
     environment = read_environment(tree or pasted.evidence, host.cpu, host.firmware, host.functions)

@@ -14,6 +14,7 @@ import msgspec
 from hostdoctor.evidence.attached import Attachment
 from hostdoctor.evidence.support import artifacts_of, path_of_command, place_of, rank_of_log
 from hostdoctor.parsers.paste import Part
+from hostdoctor.readers.attached.boot_names import boot_place
 
 _BOOT = "Linux version "  # a log that begins with the boot has it among its first lines
 _HEAD = 1 << 16
@@ -65,7 +66,9 @@ def placed(files: Iterable[Attachment]) -> tuple[dict[str, Attachment], list[Att
 
 
 def named(part: Part) -> Part:
-    """A part that nothing recognised, with the kind that the command above it tells."""
+    """A part that nothing recognised, or of which there is more than one kind, as the command above it or its name tells."""
+    if place := boot_place(part):
+        return msgspec.structs.replace(part, kind=f"file:{place}")
     if part.kind or not part.command:
         return part
     place = place_of(path_of_command(part.command))

@@ -25,7 +25,8 @@ from hostdoctor.readers.pci import link_of_attributes
 
 _NO_BRIDGE = Unknown("the bridge above it is not in this evidence", "attach the whole output of sudo lspci -vvv")
 _STATES = {"D3": "D3hot"}  # lspci reads the register, which a function in D3cold does not answer for
-_HOST_BRIDGE, _BRIDGE = 0x0600, 0x060400
+_HOST_BRIDGE, _BRIDGE, _VGA = 0x0600, 0x060400, 0x030000
+_IDS = re.compile(r" ?\[([0-9a-f]{4}):([0-9a-f]{4})\]$")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _BLOCKS = ("lspci", "lspci-fields")
 _VIRTUAL = ("Virtual Function", "MxGPU")
@@ -94,11 +95,11 @@ def _each_once(new: Iterable[Function]) -> dict[str, Function]:
 
 def _function(where: str, entry: Entry) -> Function:
     identity = entry.identity
-    who = named(identity.text, identity.vendor, entry.port_type)
+    who = named(identity.text, identity.vendor, identity.device, entry.port_type)
     return Function(
         address=address_of(entry.address) or "",
         vendor=identity.vendor or who.vendor,
-        device=identity.device or who.device,
+        device=who.device,
         class_code=_class_code(identity),
         subsystem_vendor=identity.subsystem_vendor,
         subsystem_device=identity.subsystem_device,
@@ -114,13 +115,14 @@ def _function(where: str, entry: Entry) -> Function:
         is_virtual_function=any(word in who.name for word in _VIRTUAL),
         origin=where,
         name=who.name,
-        stand_in_id="" if identity.device else who.stand_in_id,
+        stand_in_id=who.stand_in_id,
     )
 
 
 def _linked(part: Part) -> Iterator[Function]:
     """Functions of which files of sysfs are listed: their links; whatever else is there the readers of a tree find."""
-    evidence = MemoryEvidence(listed_files(part), ())
+    files = {path: f"{text}\n".encode() for path, text in listed_files(part).items()}
+    evidence = MemoryEvidence(files, ())
     for folder in evidence.folders_named(_ADDRESS):
         link = link_of_attributes(evidence.directory(folder))
         address = address_of(folder.rpartition("/")[2])
@@ -137,31 +139,21 @@ def _class_code(identity: Identity) -> int:
 
 def _function_of_place(where: str, place: Place) -> Function:
     """A function of lspci -tv: a bridge has no name there, and others no class, which the tables have for GPUs alone."""
-    text, class_code = place.text, _BRIDGE if place.is_bridge else 0
-    ids = text.rpartition(" [")[2].removesuffix("]").split(":")
-    vendor, device = _hexadecimal(ids) if text.endswith("]") and len(ids) == 2 else (0, 0)
-    who = named(text.rpartition(" [")[0] if vendor else text, vendor, None)
-    device = device or who.device
-    if pci_names.is_known_gpu(f"{who.vendor:04x}:{device:04x}"):
-        class_code = 0x030000
+    match = _IDS.search(place.text)
+    vendor, device = (int(match[1], 16), int(match[2], 16)) if match else (0, 0)
+    who = named(place.text[: match.start()] if match else place.text, vendor, device, None)
+    is_gpu = pci_names.is_known_gpu(f"{who.vendor:04x}:{who.device:04x}") or pci_names.is_known_gpu(who.stand_in_id)
     return Function(
         address=address_of(place.address) or "",
         vendor=who.vendor,
-        device=device,
-        class_code=class_code,
+        device=who.device,
+        class_code=_BRIDGE if place.is_bridge else _VGA if is_gpu else 0,
         driver=NOT_CAPTURED,
         parent=place.parent and address_of(place.parent),
         origin=where,
         name=who.name,
         stand_in_id=who.stand_in_id,
     )
-
-
-def _hexadecimal(words: Sequence[str]) -> tuple[int, int]:
-    try:
-        return int(words[0], 16), int(words[1], 16)
-    except ValueError:
-        return 0, 0
 
 
 def completed(first: Function, second: Function) -> Function:

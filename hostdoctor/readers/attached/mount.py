@@ -10,12 +10,16 @@ from hostdoctor.evidence.attached import Attachment
 from hostdoctor.evidence.memory import MemoryEvidence
 from hostdoctor.parsers.paste import Part
 from hostdoctor.parsers.system_tools import dmidecode_files, lscpu_files, release_files, sysctl_files
+from hostdoctor.readers.attached.boot_names import without_prose
+from hostdoctor.readers.boot_loader import BOOTCTL, GRUBBY
 
 # Parts that are a host's file, by the path where its readers look.
 _PLACES = {
     "grub-default": "etc/default/grub",
     "grub-cfg": "boot/grub/grub.cfg",
     "bls-entry": "boot/loader/entries/attached-{number}.conf",
+    "grubby": GRUBBY,
+    "bootctl": BOOTCTL,
     "modprobe": "etc/modprobe.d/attached-{number}.conf",
 }
 _FILE = "file:"
@@ -51,7 +55,8 @@ def _of_parts(parts: Iterable[Part]) -> Iterable[tuple[str, str, str]]:
     for number, part in enumerate(parts):
         place = part.kind.removeprefix(_FILE) if part.kind.startswith(_FILE) else _PLACES.get(part.kind, "")
         if place:
-            yield place.format(number=number), part.text, part.where()
+            text = without_prose(part.lines) if place.startswith("etc/default/grub") else part.text
+            yield place.format(number=number), text, part.where()
         elif part.kind == "sysfs-listing":
             for path, text in listed_files(part).items():
                 yield path, text, part.where()

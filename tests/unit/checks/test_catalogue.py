@@ -16,7 +16,8 @@ IDS = {
     "environment", "link-width", "link-speed", "slot-limit", "path-bottleneck", "shared-uplink", "device-lost",
     "iommu-mode", "acs-redirect", "kernel-parameters", "bar-unassigned", "bar-size", "bar-reach", "window-space",
     "p2p-kernel", "p2p-pair", "numa-placement", "numa-balancing", "payload-size", "pcie-atomics", "link-stability",
-    "link-errors", "gpu-driver", "gpu-access", "gpu-faults", "iommu-faults", "p2p-bandwidth", "p2p-data", "host-bandwidth",
+    "link-errors", "gpu-driver", "gpu-access", "gpu-faults", "iommu-faults",
+    "kernel-parameters-pending", "p2p-bandwidth", "p2p-data", "host-bandwidth",
 }  # fmt: skip
 
 # Those that judge what a guest has for itself, or tell that it is one.

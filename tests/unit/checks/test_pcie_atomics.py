@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hostdoctor.facts.pci import DOWNSTREAM_PORT, ROOT_PORT, UPSTREAM_PORT, ConfigFacts
-from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED
+from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED, Unknown
 
 ID = "pcie-atomics"
 PORT, GPU = "0000:40:01.1", "0000:53:00.0"
@@ -146,3 +146,10 @@ def test_kfd_refused_one_of_two(build, judge):
     )
     outcomes = {each.subject: each.outcome for each in judge("pcie-atomics", build.host(unread, log=log))}
     assert outcomes[("1002:67df",)] == "failure"
+
+
+def test_an_lspci_too_old_to_show_them_is_no_verdict(build, verdict, parts):
+    old = Unknown("this version of lspci does not show it", "run a newer lspci")
+    unsaid = dict.fromkeys(("atomic_routing", "atomic_32_completer", "atomic_64_completer", "atomic_egress_blocked"), old)
+    found = verdict(ID, build.host(parts(at="0000:42:00.0", port_type=DOWNSTREAM_PORT, **unsaid)))
+    assert (found.outcome, found.help) == ("unknown", old.help)

@@ -352,6 +352,14 @@ def test_picked_lines_tell_what_they_show():
     assert gpu.bars is PICKED
 
 
+def test_a_function_whose_header_is_missing_adds_nothing_to_the_one_above():
+    headless = GPU[GPU.index("\tControl") :].replace("[size=32G]", "[size=16K]").replace("amdgpu", "snd_hda_intel")
+    entry = only(f"{PORT[: PORT.index(chr(10) + chr(9) + 'Capabilities: [80]')]}\n{headless}", "00:01.0")
+    assert isinstance(entry.driver, Unknown)
+    assert entry.bars == ()
+    assert entry.config.acs is CUT
+
+
 def test_lines_that_stand_below_no_header():
     lines = [
         "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-",

@@ -27,7 +27,7 @@ def functions_of(*texts):
 
 
 def scanned(text):
-    attached = Attached((Attachment("paste.txt", "", text.encode()),), ())
+    attached = Attached((Attachment("paste.txt", "", text),), ())
     return read_attached(Pasted(attached, ("paste.txt",)), None, 1.0, assume_bare_metal=False)
 
 
@@ -45,6 +45,8 @@ def scanned(text):
         ("PCI bridge: PLX Technology, Inc. PEX 8747 48-Lane, 5-Port PCI Express Gen 3 (8.0 GT/s) Switch (rev ca)", "10b5:8747"),
         ("Host bridge: Intel Corporation Sky Lake-E DMI3 Registers (rev 04)", "8086:2020"),
         ("Bridge: Red Hat, Inc. QEMU PCIe Root port", "1b36:0000"),
+        ("PCI bridge: Red Hat, Inc. Device 000c", "1b36:000c"),
+        ("Ethernet controller: Red Hat, Inc. Device 1041 (rev 01)", "1af4:1041"),
         ("Ethernet controller: Red Hat, Inc. Virtio 1.0 network device (rev 01)", "1af4:0000"),
         ("Ethernet controller: Nobody Ever Heard Of It GbE", "0000:0000"),
     ],
