@@ -27,6 +27,7 @@ _OUTLIER = 0.25
 _ALIKE = 0.75
 _OUTLIER_AMONG = 3
 _FASTER_THAN_LINK = 1.1
+_NVLINK_THERE = 0  # NVML_P2P_STATUS_OK of the NVLink capability
 # A sentence, its evidence, and the remedy or nothing.
 _Reason = tuple[str, tuple[Evidence, ...], str]
 _NVLINK_OK, _NVLINK_FAILURE = 0.8, 0.5
@@ -223,7 +224,8 @@ def _fabric(view: View, ends: tuple[str, str], prediction: Prediction | None) ->
     told = p2p.linked_by(view, *ends) or p2p.linked_by(view, *ends[::-1])
     if "xgmi" in named or told == "XGMI":
         return "xgmi"
-    if "nvlink" in named or told == "NVLINK":
+    nvml = view.nvml_pairs.get(ends)
+    if "nvlink" in named or told == "NVLINK" or (nvml is not None and nvml.nvlink == _NVLINK_THERE):
         return "nvlink"
     gpus = [view.measured.gpu(subject) for subject in ends]
     may_have_xgmi = any(product.xgmi for gpu in gpus if gpu for product in products_of(gpu))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hostdoctor.facts.driver import PairWord
+from hostdoctor.facts.driver import Nvml, NvmlPair, PairWord
 from hostdoctor.facts.host import KfdLink
 from hostdoctor.facts.log import KernelLog, LogEvent
 
@@ -340,6 +340,17 @@ def test_nvlinks_are_counted(build, judge, rate, outcome):
         build.two_nvidia_gpus("10de:20b2"), pair_words=words, runs=(build.run(*build.both_directions(a, b, rate, None)),)
     )
     assert outcomes(judge("p2p-bandwidth", described)) == {outcome}
+
+
+def test_nvlinks_that_nobody_counted_are_not_judged(build, judge):
+    a, b = "0000:41:00.0", "0000:81:00.0"
+    unknown = build.NOT_CAPTURED
+    pairs = tuple(NvmlPair(*ends, unknown, unknown, 0) for ends in ((a, b), (b, a)))
+    nvml = Nvml(unknown, unknown, unknown, (), pairs)
+    described = build.host(
+        build.two_nvidia_gpus("10de:20b2"), nvml=nvml, runs=(build.run(*build.both_directions(a, b, 14.0, None)),)
+    )
+    assert outcomes(judge("p2p-bandwidth", described)) == {"info"}
 
 
 def test_faster_than_the_link_is_a_fabric(build, judge):
