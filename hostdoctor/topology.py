@@ -122,6 +122,16 @@ class Card(msgspec.Struct, frozen=True):
         return (self.slot, *self.uplinks) if isinstance(self.slot, Segment) else self.uplinks
 
 
+def to_root_gbs(card: Card) -> float | Unknown:
+    """GB/s each way that the narrowest link between card and root complex carries under load."""
+    rates: list[float] = []
+    for segment in card.segments:
+        if isinstance(segment.loaded_gbs, Unknown):
+            return segment.loaded_gbs
+        rates.append(segment.loaded_gbs)
+    return min(rates) if rates else Unknown("there is no link above the card in this evidence")
+
+
 class Topology:
     """The tree of functions."""
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from hostdoctor import p2p
-from hostdoctor.facts.driver import Nvml, NvmlPair
+from hostdoctor.facts.bandwidth import is_host
+from hostdoctor.facts.driver import Nvml, NvmlPair, PairWord
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
+from hostdoctor.measured import Measured
 from hostdoctor.names import device_name
 from hostdoctor.topology import Card, Topology
 
@@ -60,6 +62,36 @@ class View:
     def pairs(self) -> tuple[p2p.Prediction, ...]:
         """A prediction for each ordered pair of discrete GPUs."""
         return p2p.predict(self)
+
+    @cached_property
+    def _words(self) -> Mapping[tuple[str, str], list[PairWord]]:
+        found: dict[tuple[str, str], list[PairWord]] = {}
+        for word in self.host.pair_words:
+            found.setdefault((word.accessor, word.owner), []).append(word)
+        return found
+
+    def words_on(self, accessor: str, owner: str) -> list[PairWord]:
+        """What pasted tools say of an ordered pair."""
+        return self._words.get((accessor, owner), [])
+
+    @cached_property
+    def processor_words(self) -> Mapping[str, list[PairWord]]:
+        """What pasted tools say of the processors' access to each GPU's memory."""
+        found: dict[str, list[PairWord]] = {}
+        for word in self.host.pair_words:
+            if is_host(word.accessor):
+                found.setdefault(word.owner, []).append(word)
+        return found
+
+    @cached_property
+    def some_access_granted(self) -> bool:
+        """Whether a pasted tool was granted access between any two GPUs."""
+        return any(word.allowed for word in self.host.pair_words if not is_host(word.accessor))
+
+    @cached_property
+    def measured(self) -> Measured:
+        """What recorded runs tell."""
+        return Measured(self)
 
     @cached_property
     def nvml_pairs(self) -> Mapping[tuple[str, str], NvmlPair]:

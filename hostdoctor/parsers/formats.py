@@ -46,8 +46,24 @@ _QUERY_HEADING = (
 _QUERY_ROW = r"(?:[^,]{1,80}, ?){0,12}[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.0(?:,|\s*$)"
 # What torchrun, Ray, MPI and NCCL's own time stamps put before a line.
 _RANK_PREFIX = r"(?:(?:\[[^\]]{1,40}\](?:<std\w{3}>)?:? ?|\([^)]{1,60}\) |\d{1,4}: ){1,2})?"
-_RBT_HEADING = r"\s*(?:Inter-Device Access|Device Access|Unidirectional copy peak bandwidth)"
-_P2P_HEADING = r"(?:Device: \d+, .*pciBusID|(?:Uni|Bi)directional P2P=|P2P Connectivity Matrix|P2P=(?:En|Dis)abled )"
+_RBT_LINE = (
+    r"(?:\.{7,}\s*$|\s*(?:Inter-Device (?:Access|Link|Numa)|Device (?:Access|Numa Distance)\s*$|Data Path Validation\s*$"
+    r"|Bi?directional copy peak bandwidth GB/s\s*$|Unidirectional copy peak bandwidth GB/s\s*$|Launch Command is: \S"
+    r"|Device Index:\s+\d|Device: \d{1,3},  \S)|=+ +(?:Uni|Bi)directional Benchmark Result)"
+)
+_TRANSFERBENCH_LINE = (
+    r"\s*(?:(?:Uni|Bi)directional copy peak bandwidth GB/s \[|Bytes Per Direction,?\s*\d|SRC(?:\+EXE|\\EXE\+)?\\?DST"
+    r"|\[Common\]\s+\(Suppress|\[P2P Related\]|Summary: \[\d+ bytes per Transfer|Transfer \d+ +\| +[\d.]+ GB/s)"
+)
+_P2P_LINE = (
+    r"\s*(?:Device: \d+, .*pciBusID|(?:Uni|Bi)directional P2P=|P2P Connectivity Matrix|P2P=(?:En|Dis)abled "
+    r"|Device=\d+ (?:CAN|CANNOT) Access Peer)"
+)
+_SIMPLE_P2P_LINE = r"\s*(?:\w+MemcpyPeer / \w+Memcpy between GPU\d|> Peer access from |Verification error @ element )"
+_NVBANDWIDTH_LINE = (
+    r"\s*(?:Running (?:host_to|device_to|all_to|one_to|host_device|device_local|multinode_)\w+\.|SUM \w+_(?:ce|sm) "
+    r"|memcpy (?:CE|SM|local) |memory latency SM )"
+)
 _ROCMINFO = r"ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
 _ROCMINFO_LINE = r"Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed|Agent \d+\s*$"
 _ROCM_SMI_LINE = (
@@ -125,11 +141,11 @@ FORMATS: tuple[Format, ...] = (
     Format("hwloc-xml", "block", r"\s*<topology(?: version=\"|>)", r"<!DOCTYPE topology "),
     Format("xml", "line", r"\s*<\?xml "),
     # --- measurements -------------------------------------------------------------------------------------------------
-    Format("rocm-bandwidth-test", "block", r"\s*RocmBandwidthTest Version:", _RBT_HEADING),
-    Format("transferbench", "block", r"TransferBench v\d"),
-    Format("p2p-bandwidth-latency-test", "block", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", _P2P_HEADING),
-    Format("simple-p2p", "block", r"\[.*simpleP2P\] - Starting"),
-    Format("nvbandwidth", "block", r"nvbandwidth Version:", r"Running (?:host_to_device|device_to_host|device_to_device)"),
+    Format("rocm-bandwidth-test", "block", r"\s*RocmBandwidthTest Version:", _RBT_LINE),
+    Format("transferbench", "block", r"\s*TransferBench (?:\(Plugin\) )?v\d", _TRANSFERBENCH_LINE),
+    Format("p2p-bandwidth-latency-test", "block", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", _P2P_LINE),
+    Format("simple-p2p", "block", r"\[.*simpleP2P\w*\] - Starting", _SIMPLE_P2P_LINE),
+    Format("nvbandwidth", "block", r"\s*nvbandwidth Version:", _NVBANDWIDTH_LINE),
     # --- AMD ----------------------------------------------------------------------------------------------------------
     Format("rocminfo", "block", _ROCMINFO, rf"{_ROCMINFO_LINE}"),
     Format("rocm-smi", "block", r"=+ ?ROCm System Management Interface ?=+|=+ ROCm SMI ", rf"{_ROCM_SMI_LINE}"),

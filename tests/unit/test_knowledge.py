@@ -123,6 +123,61 @@ def test_gpu_lookups(id_, name, chip, lanes, dma_bits):
     assert knowledge.dma_bits_of(id_) == dma_bits
 
 
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("NVIDIA GeForce RTX 3090", {"10de:2204"}),
+        ("GeForce GTX 1080 Ti", {"10de:1b06"}),
+        ("NVIDIA RTX A6000", {"10de:2230"}),
+        ("AMD Radeon PRO V620", {"1002:73a1"}),
+        ("NVIDIA A100-SXM4-80GB", {"10de:20b2"}),
+        ("NVIDIA GeForce RTX 3060", {"10de:2487", "10de:2503"}),
+        ("NVIDIA GeForce RTX 9999", set()),
+        ("NVIDIA GeForce RTX 3090 Something", set()),
+        ("AMD Radeon Graphics", set()),
+        ("", set()),
+    ],
+)
+def test_gpus_by_the_name_that_tools_print(name, ids):
+    assert {gpu.id for gpu in knowledge.gpus_by_name(name)} == ids
+
+
+@pytest.mark.parametrize(("name", "chip"), [("NVIDIA H100 80GB HBM3", "gh100"), ("Tesla V100-SXM2-16GB", "gv100")])
+def test_a_model_alone_tells_the_chip(name, chip):
+    assert {gpu.chip for gpu in knowledge.gpus_by_name(name)} == {chip}
+
+
+def test_bandwidth_rules_are_consistent():
+    floors = knowledge.load_copy_floors()
+    assert set(floors) == {"host", "switch", "root-complex"}
+    assert all(0 < floor.failure < floor.ok < 1 for floor in floors.values())
+    signs = knowledge.load_staging_signs()
+    assert signs["both_ways"].staged < signs["both_ways"].direct
+    assert signs["gain"].staged < signs["gain"].direct
+    assert signs["latency_us"].direct < signs["latency_us"].staged
+    assert 0 < knowledge.intel_factor() < 1
+
+
+@pytest.mark.parametrize(
+    ("cpu", "own", "between"),
+    [
+        ("AMD EPYC 7401P 24-Core Processor", 7.0, 16.0),
+        ("AMD EPYC 7302 16-Core Processor", None, 16.0),
+        ("AMD Ryzen Threadripper 1950X 16-Core Processor", 7.0, 16.0),
+        ("AMD Ryzen Threadripper 3970X 32-Core Processor", None, 16.0),
+        ("Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz", 8.1, 6.0),
+        ("Intel(R) Xeon(R) Gold 6226R CPU @ 2.90GHz", None, 10.0),
+        ("Intel(R) Xeon(R) Platinum 8480+", None, 22.0),
+        ("Intel(R) Xeon(R) 6780P", None, 22.0),
+        ("", 7.0, 6.0),
+    ],
+)
+def test_what_processors_forward(cpu, own, between):
+    limit = knowledge.root_complex_limit(cpu)
+    assert (limit.one_way_gbs if limit else None) == own
+    assert knowledge.inter_socket_limit(cpu).one_way_gbs == between
+
+
 def test_products_that_share_an_id_give_a_range_of_memory():
     gib = 1 << 30
     assert knowledge.vram_range_bytes("1002:744c") == (16 * gib, 24 * gib)
@@ -488,6 +543,10 @@ def test_remedies_that_findings_may_name():
         "numa-balancing-off",
         "numa-bind",
         "measure-p2p",
+        "attach-p2p-evidence",
+        "distrust-p2p",
+        "measure-host-copies-again",
+        "find-what-slows-p2p",
     }
 
 
