@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from hostdoctor import wording
-from hostdoctor.facts.host import KernelVersion
+from hostdoctor.acs import clearing, given, knows_config_acs
 from hostdoctor.facts.pci import Acs, Function
-from hostdoctor.facts.unknown import Unknown
-from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
+from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown
+from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged, without_pci
 from hostdoctor.p2p import Prediction
 from hostdoctor.view import View
 
@@ -23,11 +22,6 @@ _BITS = {
     "CmpltRedir": Acs.COMPLETION_REDIRECT,
     "EgressCtrl": Acs.EGRESS_CONTROL,
 }
-_CONFIG_ACS_SINCE = KernelVersion(6, 12)
-_DISABLE, _CONFIG = "disable_acs_redir=", "config_acs="
-_REDIRECT_FLAGS = (2, 3, 5)  # of an entry of config_acs=, numbered as in the control register
-_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])")
-_HEX = re.compile(r"[0-9a-fA-F]{1,4}")
 
 
 class _Pair(msgspec.Struct, frozen=True):
@@ -47,7 +41,11 @@ class _Pair(msgspec.Struct, frozen=True):
 
 
 def judge(view: View) -> Iterator[Finding]:
-    """One finding for each common bridge of GPUs, or one for all."""
+    """One finding for each common bridge of GPUs, or one for all; one for lines that name no port."""
+    if view.host.loose_acs:
+        yield _judge_loose(view.host.loose_acs)
+    elif isinstance(view.host.functions, Unknown):
+        yield without_pci(ID, view.host.functions)
     gpus = view.gpus
     if len(gpus) < 2:
         return
@@ -63,11 +61,32 @@ def judge(view: View) -> Iterator[Finding]:
     if incomplete:
         why = Unknown("the ports above the card are not all in this evidence")
         yield unjudged(ID, tuple(incomplete), "ACS on the way between GPUs", why)
+    elif not pairs and (denied := [port for port in _tops(view) if port.express is NEEDS_ROOT and not port.is_from_sysfs]):
+        yield unjudged(ID, tuple(port.address for port in denied), "ACS on the way between GPUs", NEEDS_ROOT)
     elif not pairs:
         title = "no two GPUs share a bridge, so ACS redirect decides nothing between them"
         yield Finding(ID, "ok", tuple(gpu.address for gpu in gpus), title)
     for address in sorted(pairs):
         yield _judge_bridge(view, address, pairs[address])
+
+
+def _tops(view: View) -> list[Function]:
+    """The uppermost bridge above each GPU: a text without its capabilities does not tell whether it is a root port."""
+    return _unique(view.topology.above(gpu)[-1:] for gpu in view.gpus)
+
+
+def _judge_loose(lines: tuple[tuple[str, Acs], ...]) -> Finding:
+    """What a bare "grep ACSCtl" shows: the bits of every port, and not which port has them."""
+    redirecting = [(where, acs) for where, acs in lines if acs.redirects]
+    evidence = tuple(Evidence(where, _acs_text(acs)) for where, acs in (redirecting or lines)[:8])
+    if not redirecting and len(lines) > 1:
+        title = f"no port redirects peer requests: none of {len(lines):,} ACSCtl lines has a redirect bit"
+        return Finding(ID, "ok", (), title, evidence=evidence)
+    title = (
+        f"{len(redirecting):,} of {wording.count(len(lines), 'ACSCtl line')} redirect peer requests; of which ports is not told"
+    )
+    why = "Redirect matters on the way between two GPUs below a common bridge only, and these lines name no device."
+    return Finding(ID, "unknown", (), title, why, evidence=evidence, help="attach the whole output of sudo lspci -vvv")
 
 
 def _ruled_out(view: View, a: Function, b: Function) -> str:
@@ -146,7 +165,7 @@ def _redirected(view: View, common: str, pairs: list[_Pair]) -> Finding:
         addresses,
         title,
         explanation,
-        evidence=(*evidence, *(Evidence("/proc/cmdline", text) for text in _given(view, _DISABLE) + _given(view, _CONFIG))),
+        evidence=(*evidence, *(Evidence("/proc/cmdline", text) for text in given(view))),
         cost=cost,
         remedies=("acs-clear-redirect",),
         next=_advice(view, redirecting),
@@ -154,76 +173,20 @@ def _redirected(view: View, common: str, pairs: list[_Pair]) -> Finding:
 
 
 def _advice(view: View, redirecting: list[Function]) -> str:
-    """What to put on the command line; of each option the kernel keeps the last list only, so there must be one.
-
-    config_acs= is applied after disable_acs_redir= and decides where both name a port (drivers/pci/pci.c pci_enable_acs).
-    """
-    version = view.host.boot.version
-    known_config = not isinstance(version, Unknown) and version >= _CONFIG_ACS_SINCE
-    guests = "unless devices are to be handed to guests"
-    if known_config and (given := _given(view, _CONFIG)):
-        name, merged = _CONFIG, _merged_config(_entries(given), redirecting)
-    elif given := _given(view, _DISABLE):
-        name, merged = _DISABLE, _merged(_entries(given), redirecting)
-    else:
-        newer = " (or pci=config_acs=)" if known_config else ""
-        return f"add pci={_DISABLE}{';'.join(each.address for each in redirecting)}{newer} to the kernel command line, {guests}"
-    if len(given) == 1 and merged == _entries(given):
+    """What to put on the command line."""
+    option, guests = clearing(view, redirecting), "unless devices are to be handed to guests"
+    if not option.replaces:
+        newer = " (or pci=config_acs=)" if knows_config_acs(view) else ""
+        return f"add pci={option.text}{newer} to the kernel command line, {guests}"
+    if option.changes_nothing:
         return (
-            f"look in the kernel log for what it says of ACS: {given[0]} on the command line should have cleared the redirect"
+            f"look in the kernel log for what it says of ACS: {option.replaces[0]} on the command line should have cleared the "
+            "redirect"
         )
     return (
-        f"under pci= on the kernel command line, put {name}{';'.join(merged)} in the place of {' and '.join(given)} (the "
+        f"under pci= on the kernel command line, put {option.text} in the place of {' and '.join(option.replaces)} (the "
         f"kernel keeps the last such list only), {guests}"
     )
-
-
-def _given(view: View, option: str) -> list[str]:
-    """Each list of that option of pci= on the command line, as it stands there."""
-    values = [parameter.value or "" for parameter in view.host.boot.parameters if parameter.key == "pci"]
-    return [part for value in values for part in value.split(",") if part.startswith(option)]
-
-
-def _entries(given: list[str]) -> list[str]:
-    """The entries of all lists in one, each once."""
-    lists = (each.partition("=")[2].split(";") for each in given)
-    return list(dict.fromkeys(entry.strip() for entries in lists for entry in entries if entry.strip()))
-
-
-def _merged(entries: list[str], redirecting: list[Function]) -> list[str]:
-    missing = [each.address for each in redirecting if not any(_names(entry, each) for entry in entries)]
-    return entries + missing
-
-
-def _merged_config(entries: list[str], redirecting: list[Function]) -> list[str]:
-    """The entries with the redirect bits of these functions off, and theirs first: the kernel takes the first that fits."""
-    ours, others = [], list(entries)
-    for function in redirecting:
-        entry = next((entry for entry in entries if _names(entry.rpartition("@")[2], function)), "")
-        flags, _, device = entry.rpartition("@")
-        cleared = "".join("0" if n in _REDIRECT_FLAGS else flag for n, flag in _flags(flags))
-        if entry in others and _ADDRESS.fullmatch(device):
-            others.remove(entry)
-        ours.append(f"{cleared}@{device if _ADDRESS.fullmatch(device) else function.address}")
-    return ours + others
-
-
-def _flags(flags: str) -> list[tuple[int, str]]:
-    """Each flag of an entry of config_acs= with the number of its bit; the last one is bit 0."""
-    padded = flags.rjust(max(_REDIRECT_FLAGS) + 1, "x")
-    return [(len(padded) - 1 - n, flag) for n, flag in enumerate(padded)]
-
-
-def _names(device: str, function: Function) -> bool:
-    """Whether a device of the command line is this function (drivers/pci/pci.c pci_dev_str_match)."""
-    if found := _ADDRESS.fullmatch(device):
-        domain, bus, slot, number = (int(part or "0", 16) for part in found.groups())
-        return f"{domain:04x}:{bus:02x}:{slot:02x}.{number}" == function.address
-    kind, *ids = device.split(":")
-    has = (function.vendor, function.device, function.subsystem_vendor, function.subsystem_device)
-    if kind != "pci" or len(ids) not in (2, 4) or not all(_HEX.fullmatch(each) for each in ids):
-        return False
-    return all(int(wanted, 16) in (0, value) for wanted, value in zip(ids, has, strict=False))
 
 
 def _set_on(redirecting: list[Function]) -> str:
@@ -241,7 +204,8 @@ CHECK = Check(
     decides="A warning where request redirect, completion redirect or egress control is set on any of them; info where "
     "vfio-pci is in use, since guests need it, and where these GPUs do no P2P over PCIe anyway (different vendors or "
     "NVIDIA chips, a product's policy, a kernel without P2P, one XGMI hive). Source validation alone redirects nothing, "
-    "nor does a function without ACS. GPUs without a common bridge: ok, ACS decides nothing between them.",
+    "nor does a function without ACS. GPUs without a common bridge: ok, ACS decides nothing between them. Lines that name no "
+    "port: ok where none redirects, else unknown.",
     sources=(
         "Linux drivers/pci/p2pdma.c pci_bridge_has_acs_redir, calc_map_type_and_dist",
         "PCI Express Base Specification 6.0, 7.7.11.3 ACS Control Register",
@@ -250,4 +214,5 @@ CHECK = Check(
     judge=judge,
     remedies=("acs-clear-redirect",),
     nothing="fewer than two discrete GPUs",
+    needs_pci=False,
 )

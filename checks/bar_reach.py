@@ -8,14 +8,11 @@ from hostdoctor import p2p, wording
 from hostdoctor.bars import vram_bar
 from hostdoctor.facts.pci import ATI, NVIDIA, Bar, Function
 from hostdoctor.facts.unknown import Unknown, known
-from hostdoctor.findings import Check, Cost, Finding, unjudged
+from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
+from hostdoctor.remedies.arithmetic import menu_size, reference_base
 from hostdoctor.view import View
 
 ID = "bar-reach"
-
-# Where Intel server firmware can put the base of 64-bit MMIO, and what is meant by it (Supermicro X11 and the Cisco UCS
-# tokens of the same reference option list these values); the highest that leaves room below each limit.
-_MMIO_BASES = ((44, "4T"), (40, "512G"))
 
 
 def judge(view: View) -> Iterator[Finding]:
@@ -29,6 +26,8 @@ def judge(view: View) -> Iterator[Finding]:
             yield _judge_owner(view, owner, over_pcie)
         elif peers:
             yield Finding(ID, "ok", (owner.address,), "its peers reach it over XGMI, wherever its BAR lies")
+        elif isinstance(owner.parent, Unknown) and (bits := _beyond_its_own_kind(owner)):
+            yield _alone(owner, bits)
 
 
 def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
@@ -43,6 +42,9 @@ def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
         return unjudged(ID, (owner.address,), "reach of its BAR", why, failing[0][1].evidence)
     if failing and owner.vendor == ATI:
         return _out_of_reach(view, owner, failing, len(failing) == len(peers))
+    unnamed = [peer for peer, reach in reaches if reach.state == "unknown" and not peer.device]
+    if unnamed and p2p.driver_remaps(view) is False and (bits := _beyond_its_own_kind(owner)):
+        return _out_of_reach_of_its_kind(view, owner, unnamed, bits)
     unknown = next((reach for _, reach in reaches if reach.state == "unknown"), None)
     if unknown is not None or failing:
         text = unknown.text if unknown else failing[0][1].text
@@ -54,6 +56,49 @@ def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
     bits = min(known(p2p.mask_bits(peer)[0], 64) for peer in peers)
     title = f"its BAR lies within the {bits} bits its peers address"
     return Finding(ID, "ok", (owner.address,), title, evidence=reaches[0][1].evidence)
+
+
+def _beyond_its_own_kind(owner: Function) -> int:
+    """The address bits of an AMD GPU's own kind where its BAR needs more of them; 0 where it does not, or nothing is known."""
+    bar, (bits, _) = vram_bar(owner), p2p.mask_bits(owner)
+    if owner.vendor != ATI or isinstance(bits, Unknown) or not isinstance(bar, Bar) or not bar.assigned:
+        return 0
+    return bits if bar.end >> bits else 0
+
+
+def _where(owner: Function) -> Evidence:
+    bar = vram_bar(owner)
+    assert isinstance(bar, Bar)  # noqa: S101  only BARs with an address come here
+    return Evidence(bar.said_at or owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
+
+
+def _out_of_reach_of_its_kind(view: View, owner: Function, peers: list[Function], bits: int) -> Finding:
+    """What is known of the peers is only that amdgpu drives them: most hosts have GPUs of one kind."""
+    names = wording.listed((peer.address for peer in peers), 8)
+    return Finding(
+        ID,
+        "warning",
+        (owner.address,),
+        f"its BAR lies at {_address(owner):#x}, beyond the {bits} bits that GPUs of its kind address",
+        f"A GPU of the same kind puts only {bits} bits on the bus ({wording.size(1 << bits)}). What {names} can do is not in "
+        f"this evidence; of the same kind, it cannot reach this GPU, and copies go through host memory.{_about_iommu(view)}",
+        "likely",
+        (_where(owner), p2p.mask_bits(owner)[1]),
+        Cost(f"no direct copies from {names} to this GPU"),
+        ("firmware-mmio-below-dma-limit",),
+        f"in the firmware: place 64-bit MMIO so that all BARs end below {wording.size(1 << bits)}",
+    )
+
+
+def _alone(owner: Function, bits: int) -> Finding:
+    return Finding(
+        ID,
+        "info",
+        (owner.address,),
+        f"its BAR lies at {_address(owner):#x}, beyond the {bits} bits that GPUs of its kind address",
+        "No other GPU is in this evidence, so nothing is lost. A second one of its kind could not reach it directly.",
+        evidence=(_where(owner), p2p.mask_bits(owner)[1]),
+    )
 
 
 def _only_mapped(owner: Function, mapped: list[tuple[Function, p2p.Condition]]) -> Finding:
@@ -79,7 +124,7 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
     beyond = [_address(gpu) for gpu in p2p.candidates(view, owner.vendor) if _address(gpu) >> bits]
     lowest = min(beyond, default=bar.address)
     names = wording.listed((peer.address for peer, _ in failing), 8)
-    base = next((text for limit, text in _MMIO_BASES if bits >= limit), "256G")
+    base = reference_base(bits)
     who = "the GPUs" if by_all else names
     copies = "every copy between these GPUs goes" if by_all else f"copies that {names} should make go"
     between = "between these GPUs" if by_all else f"by {names} to or from it"
@@ -91,12 +136,13 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
         f"BAR{bar.index} of {owner.address} lies at {bar.address:#x}-{bar.end:#x}, which needs {bar.end.bit_length()} address "
         f"bits; {names} put{'s' if len(failing) == 1 else ''} only {bits} on the bus ({wording.size(1 << bits)}). So P2P to it "
         f"is refused, and {copies} through host memory. 64-bit MMIO must begin at {base} or so, so that base and sizes of all "
-        f"BARs end below {wording.size(1 << bits)}; a base of {_tera(1 << bits)} is already too high.{_about_hole(view, bits)}"
-        f"{_about_iommu(view)}",
+        f"BARs end below {wording.size(1 << bits)}; a base of {menu_size(1 << bits)} is already too high."
+        f"{_about_hole(view, bits)}{_about_iommu(view)}",
+        "likely" if isinstance(view.host.modules, Unknown) else "certain",
         evidence=tuple(dict.fromkeys(evidence for _, reach in failing for evidence in reach.evidence)),
         cost=Cost(f"no direct copies {between}; tensor parallel needs them in every layer, layer parallel only between stages"),
         remedies=("firmware-mmio-below-dma-limit",),
-        next=f"in the firmware: MMIO High Base {_tera(lowest)} -> {base} (on boards without that setting, the one "
+        next=f"in the firmware: MMIO High Base {menu_size(lowest)} -> {base} (on boards without that setting, the one "
         "that places 64-bit MMIO)",
     )
 
@@ -113,16 +159,12 @@ def _address(gpu: Function) -> int:
     return bar.address if isinstance(bar, Bar) else 0
 
 
-def _tera(address: int) -> str:
-    """As firmware menus write it: the base lies at or below the lowest BAR."""
-    return wording.tebibytes(address).replace(" TiB", "T").replace(" GiB", "G")
-
-
 def _about_iommu(view: View) -> str:
     if p2p.driver_remaps(view) is not False:
         return ""
-    version = view.host.boot.version
-    return f" Kernel {version} cannot let the IOMMU map it instead; kernels from {p2p.REMAP_SINCE} on can."
+    version, limit = view.host.boot.version, view.host.boot.older_than
+    name = f"A kernel before {limit}" if isinstance(version, Unknown) else f"Kernel {version}"
+    return f" {name} cannot let the IOMMU map it instead; kernels from {p2p.REMAP_SINCE} on can."
 
 
 CHECK = Check(
@@ -133,8 +175,10 @@ CHECK = Check(
     "generation), the IOMMU mode and the kernel version.",
     why="AMD GPUs address 40, 44 or 48 bits by generation. Server firmware often places BARs at 56 TiB, which needs 46: "
     "then no GPU can reach another and every copy is staged through host memory.",
-    decides="A failure where a BAR lies beyond a peer's mask and nothing maps it; info where the peer reaches it only "
-    "through a translating IOMMU (kernel 6.12 and later); ok within reach. Each direction has its own mask.",
+    decides="A failure where a BAR lies beyond a peer's mask and nothing maps it, a warning where the peer is named only by "
+    "its driver and the BAR lies beyond what GPUs of the owner's kind address; info where the peer reaches it only through a "
+    "translating IOMMU (kernel 6.12 and later), or where a log names no second GPU; ok within reach. Each direction has its "
+    "own mask.",
     sources=(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_is_peer_accessible",
         "Linux drivers/gpu/drm/amd/amdgpu/gmc_v*.c: DMA mask of each generation",

@@ -34,16 +34,19 @@ def judge(view: View) -> Iterator[Finding]:
 
 
 def _missing(function: Function, missing: list[MissingBar], is_gpu: bool) -> Finding:
+    name = f"{function.address} [{function.id}]" if function.vendor and function.device else function.address
     names = wording.listed(f"BAR{bar.index}{_size(bar)}" for bar in missing)
     evidence = tuple(
-        Evidence(function.source("resource"), f"line {bar.index + 1}: no address, although BAR{bar.index} is a memory BAR")
+        Evidence(bar.said_at, f"BAR{bar.index}: no address")
+        if bar.said_at
+        else Evidence(function.source("resource"), f"line {bar.index + 1}: no address, although BAR{bar.index} is a memory BAR")
         for bar in missing
     )
     return Finding(
         ID,
         "failure" if is_gpu else "warning",
         (function.address,),
-        f"{names} of {function.address} [{function.id}] {'has' if len(missing) == 1 else 'have'} no address",
+        f"{names} of {name} {'has' if len(missing) == 1 else 'have'} no address",
         "The kernel found no space for it in the windows above, so "
         f"{'the driver cannot use the GPU' if is_gpu else 'the device may not work'} as it should.",
         evidence=evidence,
@@ -61,7 +64,8 @@ CHECK = Check(
     subject="function",
     summary="Every memory BAR has an address.",
     looks_at="The kernel's resource list of every function, and for devices the BAR registers themselves: the kernel "
-    "shows zeros for a BAR it could not place.",
+    "shows zeros for a BAR it could not place. In a kernel log the last word on each BAR: one that was assigned after it "
+    "found no space has its place.",
     why="A GPU without its memory BAR does not start, and other devices lose functions.",
     decides="A failure for a GPU's memory BAR, a warning for other functions'. I/O windows and BARs of virtual functions "
     "stay silent: hosts in perfect order have them without space.",

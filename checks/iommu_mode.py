@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hostdoctor import knowledge, p2p, wording
+import msgspec
+
+from hostdoctor import knowledge, logged, p2p, wording
+from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.findings import Check, Evidence, Finding, Outcome, unjudged
 from hostdoctor.view import View
 
 ID = "iommu-mode"
@@ -24,13 +27,46 @@ _MEANING = {
 def judge(view: View) -> Iterator[Finding]:
     """One finding a GPU."""
     for gpu in view.gpus:
-        yield _judge_gpu(view, gpu)
+        finding = _judge_gpu(view, gpu)
+        faults = _faults(view, gpu)
+        yield _with_faults(view, gpu, finding, faults) if faults else finding
+
+
+def _faults(view: View, gpu: Function) -> list[LogEvent]:
+    """What the IOMMU blocked of it, which proves that it translates: what passes through is not looked at."""
+    log = view.host.log
+    if log is None or gpu.iommu_type == "identity":
+        return []
+    return [event for event in log.about(gpu.address, "iommu-fault") if not event.boots_ago]
+
+
+def _with_faults(view: View, gpu: Function, finding: Finding, faults: list[LogEvent]) -> Finding:
+    """The finding on a GPU whose accesses the IOMMU blocked; see iommu-faults for each of them."""
+    evidence = (*finding.evidence, *logged.evidence(faults))
+    peers = [other for other in view.gpus_of(gpu.vendor) if other is not gpu] if gpu in view.gpus_of(gpu.vendor) else []
+    harmed = bool(peers) if gpu.vendor == NVIDIA else "iommu-passthrough" in finding.remedies
+    if not harmed:
+        title = "translated, and the IOMMU blocked accesses of this GPU: see iommu-faults"
+        outcome: Outcome = "info" if finding.outcome == "ok" else finding.outcome
+        return msgspec.structs.replace(finding, outcome=outcome, title=title, evidence=evidence)
+    return Finding(
+        ID,
+        "failure",
+        (gpu.address,),
+        f"translated, and the IOMMU blocked {sum(event.count for event in faults):,} accesses of this GPU",
+        "What it blocked is lost, so copies between GPUs fail or hold wrong data. Passed through, the GPUs' accesses are not "
+        "translated.",
+        "likely",
+        evidence,
+        remedies=("iommu-translate-until-moved",) if view.rests_on_translation else ("iommu-passthrough",),
+        next=_next(view),
+    )
 
 
 def _judge_gpu(view: View, gpu: Function) -> Finding:
     subject, mode = (gpu.address,), gpu.iommu_type
     if isinstance(mode, Unknown):
-        return unjudged(ID, subject, "IOMMU mode", mode)
+        return _not_known(view, gpu, mode)
     if mode is None:
         return _without_group(view, gpu)
     evidence = (Evidence(gpu.source("iommu_group/type"), mode or "empty"),)
@@ -44,6 +80,14 @@ def _judge_gpu(view: View, gpu: Function) -> Finding:
     if gpu in amd and len(amd) > 1:
         return _translated_amd(view, gpu, mode, evidence)
     return Finding(ID, "ok", subject, f"{mode} (translated), which is in no GPU's way here", evidence=evidence)
+
+
+def _not_known(view: View, gpu: Function, why: Unknown) -> Finding:
+    """The log's default is shown, but it is not what each GPU got (AMD's IOMMU passes some GPUs through all the same)."""
+    log = view.host.log
+    defaults = logged.of_last_boot(log, "iommu-default") if log else []
+    help_ = why.help or "cat /sys/bus/pci/devices/*/iommu_group/type tells what each got" if defaults else why.help
+    return unjudged(ID, (gpu.address,), "IOMMU mode", Unknown(why.reason, help_), logged.evidence(defaults))
 
 
 def _without_group(view: View, gpu: Function) -> Finding:
@@ -81,14 +125,14 @@ def _translated_nvidia(view: View, gpu: Function, mode: str, evidence: tuple[Evi
         "compared tells.",
         "likely",
         evidence,
-        remedies=("iommu-translate-until-moved",) if _rests_on_translation(view) else ("iommu-passthrough",),
+        remedies=("iommu-translate-until-moved",) if view.rests_on_translation else ("iommu-passthrough",),
         next=_next(view),
     )
 
 
 def _next(view: View) -> str:
     """iommu=pt acts on every device, so it waits where AMD GPUs still need the translation."""
-    if _rests_on_translation(view):
+    if view.rests_on_translation:
         return "first move the AMD GPUs' BARs within reach (see bar-reach): iommu=pt would end their P2P now"
     return "add iommu=pt to the kernel command line"
 
@@ -138,16 +182,11 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
             remedies=("iommu-passthrough",),
             next="first move the BARs (see bar-reach), then add iommu=pt to the kernel command line",
         )
-    if _rests_on_translation(view):
+    if view.rests_on_translation:
         title = f"{mode} (translated), and P2P of other GPUs here depends on it"
         explanation = "iommu=pt would cost this GPU nothing, but it acts on all, and ends P2P to BARs that only the IOMMU maps."
         return Finding(ID, "info", subject, title, explanation, evidence=evidence, remedies=("iommu-translate-until-moved",))
     return _translated_within_reach(gpu, mode, evidence)
-
-
-def _rests_on_translation(view: View) -> bool:
-    """Whether some pair of AMD GPUs does P2P only because the IOMMU translates, so that iommu=pt would end it."""
-    return any(each.state == "holds" and "beyond" in each.text for each in view.amd_reaches.values())
 
 
 def _translated_within_reach(gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
@@ -171,10 +210,11 @@ CHECK = Check(
     subject="GPU",
     summary="The IOMMU mode each GPU really has, and whether it suits P2P.",
     looks_at="The type of each GPU's IOMMU group, the remapping units in use, the GPUs' BARs and address masks, the "
-    "kernel version.",
+    "kernel version, and what the IOMMU blocked by the kernel's log.",
     why="A translating IOMMU can make peer copies slow or wrong on NVIDIA, and is the only way to P2P on AMD GPUs whose "
     "BARs lie out of reach; the kernel command line does not tell which mode a device got.",
-    decides="By the group's type, GPU by GPU. One GPU, or GPUs that do no PCIe P2P by design: ok. NVIDIA GPUs that may do "
+    decides="By the group's type, GPU by GPU. A failure where the log shows that the IOMMU blocked accesses of one of several "
+    "GPUs which iommu=pt would let pass. One GPU, or GPUs that do no PCIe P2P by design: ok. NVIDIA GPUs that may do "
     "P2P with each other, translated: warning. AMD GPUs, translated, every BAR within reach: info (Instinct: warning), "
     "iommu=pt is offered. A BAR out of reach on a kernel from 6.12 on: info, and iommu=pt is not offered, since the "
     "translation carries P2P; on an older kernel iommu=pt is the second step after the firmware change.",

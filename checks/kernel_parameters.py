@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from hostdoctor import knowledge, wording
-from hostdoctor.facts.host import Cpu, Parameter
+import msgspec
+
+from hostdoctor import knowledge, logged, wording
+from hostdoctor.facts.boot_files import Parameter
+from hostdoctor.facts.host import Cpu
+from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.view import View
 
 ID = "kernel-parameters"
@@ -22,7 +27,7 @@ def judge(view: View) -> Iterator[Finding]:
     """One finding for each parameter that is worth a word, or one for all."""
     boot = view.host.boot
     if isinstance(boot.command_line, Unknown):
-        yield unjudged(ID, (), "kernel command line", boot.command_line)
+        yield from _by_the_kernel(view, []) or [unjudged(ID, (), "kernel command line", boot.command_line)]
         return
     given = list(_elements(boot.parameters))
     found = [*_by_rule(view, given), *_unknown_values(view, given)]
@@ -30,6 +35,7 @@ def judge(view: View) -> Iterator[Finding]:
     found += [each for each in _repeated(given) if each.subject not in to_be_removed]
     found += [*_settings(given), *_given_twice(given), *_slips(boot.parameters)]
     found += [*_after_the_end(boot.init_arguments), *_typography(boot.parameters)]
+    found += _by_the_kernel(view, found)
     yield from found
     if not found:
         yield Finding(ID, "ok", (), "nothing on the command line is without effect or against itself")
@@ -291,11 +297,70 @@ def _typography(parameters: tuple[Parameter, ...]) -> Iterator[Finding]:
             yield Finding(ID, "warning", (parameter.text,), title, evidence=evidence, next=next_)
 
 
+# --- what the kernel itself says of parameters ------------------------------------------------------------------------
+
+# Which parameter a subsystem reads its options from, by how its message begins.
+_OPTIONS_OF = (("AMD-Vi", "amd_iommu"), ("DMAR", "intel_iommu"), ("PCI", "pci"))
+
+
+def _by_the_kernel(view: View, found: list[Finding]) -> list[Finding]:
+    """What the kernel's log calls unknown and no finding speaks of yet."""
+    log = view.host.log
+    if log is None:
+        return []
+    spoken_of = {part for finding in found for subject in finding.subject for part in (subject, subject.partition("=")[0])}
+    names = knowledge.load_kernel_parameters().known_names
+    new: dict[str, Finding] = {}
+    for event in logged.of_last_boot(log, "unknown-parameters", "unknown-option", "unknown-module-parameter"):
+        for text in _called_unknown(event, names):
+            if text not in spoken_of and text.partition("=")[0] not in spoken_of:
+                new.setdefault(text, _ruled(view, text, event) or _unknown_to_the_kernel(text, event))
+    return list(new.values())
+
+
+def _ruled(view: View, text: str, event: LogEvent) -> Finding | None:
+    """What the rules say of a parameter that only the log names, as without the command line."""
+    parameters = parse_command_line(text)[0]
+    by_rule = next(iter((*_by_rule(view, list(_elements(parameters))), *_slips(parameters))), None)
+    return by_rule and msgspec.structs.replace(by_rule, evidence=logged.evidence([event]))
+
+
+def _called_unknown(event: LogEvent, names: Mapping[str, bool]) -> list[str]:
+    """The parameters of this field that a message calls unknown; what is meant for init and programs is none of ours."""
+    if event.kind == "unknown-module-parameter":
+        module = event.text.partition(":")[0]
+        return [f"{module}.{name}" for name in event.details.get("parameter", "").split(", ") if name]
+    if event.kind == "unknown-option":
+        parameter = next((name for start, name in _OPTIONS_OF if event.text.startswith(start)), "intel_iommu")
+        return [f"{parameter}={option}" for option in event.details.get("option", "").split(", ") if option]
+    tokens = event.details.get("parameters", "").replace(", ", " ").split()
+    return [token for token in tokens if _is_of_this_field(token.partition("=")[0].replace("-", "_"), names)]
+
+
+def _is_of_this_field(key: str, names: Mapping[str, bool]) -> bool:
+    return key in names or any(slips and _one_slip(key, name) for name, slips in names.items())
+
+
+def _unknown_to_the_kernel(text: str, event: LogEvent) -> Finding:
+    is_module = event.kind == "unknown-module-parameter"
+    return Finding(
+        ID,
+        "warning",
+        (text,),
+        f"{text}: {'the module' if is_module else 'the kernel'} says that it does not know it",
+        "It has no effect, whatever guide it comes from: it may be of another version, of a patch, or misspelt.",
+        evidence=logged.evidence([event]),
+        remedies=("remove-parameter",),
+        next=f"take {text} out of the kernel command line{' or the files in /etc/modprobe.d' if is_module else ''}",
+    )
+
+
 CHECK = Check(
     id=ID,
     subject="parameter",
     summary="Every parameter of this field on the kernel command line exists, has effect and agrees with the others.",
-    looks_at="The running kernel's command line, its release, the processor's vendor and family.",
+    looks_at="The running kernel's command line, its release, the processor's vendor and family, and what the kernel's log "
+    "calls unknown.",
     why="The kernel says little or nothing about parameters it does not know, so advice from old guides lives on in "
     "command lines for years.",
     decides="A warning for an option or value that does not exist, a contradiction (also between two names of one setting, "

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from hostdoctor import wording
-from hostdoctor.errors import counted_meanwhile, of_the_link, watched_s
+from hostdoctor import logged, wording
+from hostdoctor.errors import NOT_OF_THE_LINK, counted_meanwhile, of_the_link, watched_s
 from hostdoctor.facts.driver import ErrorCounters
+from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import ASLEEP, Unknown, known
-from hostdoctor.findings import Check, Evidence, Finding, unjudged
+from hostdoctor.findings import OUTCOMES, Check, Evidence, Finding, unjudged
 from hostdoctor.names import class_name
 from hostdoctor.view import View
 
@@ -27,22 +28,25 @@ _REPEATED = 1000
 
 _SOFTWARE = frozenset({"UnsupReq", "Unsupported Request"})
 
+# The kernel logs each error, up to a limit of its own; a few come with training and waking a link.
+_LOGGED_CORRECTED, _LOGGED_UNCORRECTED = "aer-corrected", ("aer-nonfatal", "aer-fatal", "dpc")
+_LOGGED_REPEATED = 4
+_HOUR_S = 3600
+_ORDER = {outcome: place for place, outcome in enumerate(OUTCOMES)}
+
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each function with errors and for GPUs without counters, or one for all."""
     counters = view.host.error_counters
-    addresses = tuple(gpu.address for gpu in view.gpus)
+    found = _by_counters(view, {} if isinstance(counters, Unknown) else counters)
+    for address, finding in _by_the_log(view).items():
+        counted = found.get(address)
+        if counted is None or _ORDER[finding.outcome] < _ORDER[counted.outcome]:
+            found[address] = finding
+    yield from found.values()
     if isinstance(counters, Unknown):
-        if addresses:
-            yield unjudged(ID, addresses, "PCI Express errors", counters)
+        yield from _without_any_counters(view, counters, found)
         return
-    found = []
-    for address, counted in counters.items():
-        function = view.topology.functions.get(address)
-        finding = _judge_function(view, function, counted) if function is not None else None
-        if finding is not None:
-            found.append(finding)
-    yield from found
     silent = list(_without_counters(view, counters))
     for gpu in silent:
         why = ASLEEP if gpu.asleep else Unknown("neither it nor a port above it has error counters here")
@@ -51,6 +55,129 @@ def judge(view: View) -> Iterator[Finding]:
         seconds = watched_s(view.host.samples)
         title = f"no errors counted since boot at {wording.count(len(counters), 'function')}"
         yield Finding(ID, "ok", (), f"{title}, nor in {seconds:g} s of watching" if seconds else title)
+
+
+def _without_any_counters(view: View, why: Unknown, found: Mapping[str, Finding]) -> Iterator[Finding]:
+    """What is left to say of the GPUs that no finding concerns; a silent log proves little, errors may not be reported."""
+    concerned = {gpu.address for gpu in view.gpus for port in view.topology.above(gpu) if port.address in found} | set(found)
+    if rest := tuple(gpu.address for gpu in view.gpus if gpu.address not in concerned):
+        yield unjudged(ID, rest, "PCI Express errors", why)
+
+
+def _by_counters(view: View, counters: Mapping[str, ErrorCounters]) -> dict[str, Finding]:
+    found = {}
+    for address, counted in counters.items():
+        function = view.topology.functions.get(address)
+        finding = _judge_function(view, function, counted) if function is not None else None
+        if finding is not None:
+            found[address] = finding
+    return found
+
+
+def _by_the_log(view: View) -> dict[str, Finding]:
+    """Each function that the log names as the one with the error. Who reported it, and for whom, is not asked."""
+    log = view.host.log
+    if log is None:
+        return {}
+    events = log.of(_LOGGED_CORRECTED, *_LOGGED_UNCORRECTED)
+    if not events:  # cut down to the reports: then the port that received one is all there is
+        events = log.of("aer-report-corrected", "aer-report-uncorrected")
+    found = {}
+    for address, all_of_it in logged.by_address(events).items():
+        now = [event for event in all_of_it if not event.boots_ago]
+        fatal = [event for event in all_of_it if event.kind in _LOGGED_UNCORRECTED or event.kind == "aer-report-uncorrected"]
+        if fatal:
+            found[address] = _logged_uncorrectable(view, address, fatal)
+        elif now:
+            found[address] = _logged_corrected(view, address, now)
+    return found
+
+
+def _logged_uncorrectable(view: View, address: str, events: Sequence[LogEvent]) -> Finding:
+    bits = _bits(events)
+    earlier = all(event.boots_ago for event in events)
+    by_software = bool(bits) and bits <= _SOFTWARE and not any(event.kind in ("aer-fatal", "dpc") for event in events)
+    contained = all(event.kind == "dpc" for event in events)
+    what = "an error that cut its link off (DPC)" if contained else "uncorrectable errors"
+    why = (
+        "An unsupported request asked for something that is not there: the fault of a driver or firmware rather than of a link."
+        if by_software
+        else "Such a packet is lost: programs get wrong or no answers, a driver resets its device, or the host stops."
+    )
+    return Finding(
+        ID,
+        "warning" if earlier else "failure",
+        (address,),
+        f"{logged.name(view, address)} logged {what}{': ' if bits else ''}{', '.join(sorted(bits))}",
+        f"{why}{_concerns_address(view, address)}{logged.EARLIER if earlier else ''}",
+        "likely" if by_software or earlier else "certain",
+        logged.evidence(events),
+        remedies=() if by_software else ("reseat-or-move-card",),
+        next=""
+        if by_software
+        else "reseat the card and its riser, or set the slot to a lower generation in the firmware, and watch the log",
+    )
+
+
+def _logged_corrected(view: View, address: str, events: Sequence[LogEvent]) -> Finding:
+    number = sum(event.count for event in events)
+    first = min((event.first_s for event in events if event.first_s is not None), default=None)
+    last = max((event.last_s for event in events if event.last_s is not None), default=None)
+    bits, name = _bits(events), logged.name(view, address)
+    kinds = f" ({', '.join(sorted(bits))})" if bits else ""
+    if bits and bits <= NOT_OF_THE_LINK:
+        title = f"{name} logged {wording.count(number, 'advisory error')}{kinds}"
+        explanation = "They say that something asked for what is not there, and nothing of the link itself."
+        return Finding(ID, "info", (address,), title, explanation, evidence=logged.evidence(events))
+    over_s = None if first is None or last is None else max(1.0, last - first)
+    held_back = any("suppressed" in event.details for event in events)
+    if held_back or (over_s is not None and number >= max(_STORM_AT_LEAST, _STORM_PER_S * over_s)):
+        return _logged_storm(view, address, events, number, kinds)
+    if number >= _LOGGED_REPEATED and (over_s is None or number >= over_s / _HOUR_S):
+        return Finding(
+            ID,
+            "warning",
+            (address,),
+            f"{name} keeps logging corrected errors: {number:,}{kinds}",
+            "Links correct such errors by sending again; one after the other hints at a poor contact, riser or cable, or at "
+            f"power saving (ASPM) that the device does not take well.{_concerns_address(view, address)}",
+            "likely",
+            logged.evidence(events),
+            remedies=("reseat-or-move-card",),
+            next="reseat the card and its riser; boot once with pcie_aspm=off to see whether power saving is the cause",
+        )
+    return Finding(
+        ID,
+        "info",
+        (address,),
+        f"{name} logged {wording.count(number, 'corrected error')}{kinds}",
+        "Links correct such errors by sending again, and a few are normal.",
+        evidence=logged.evidence(events),
+    )
+
+
+def _logged_storm(view: View, address: str, events: Sequence[LogEvent], number: int, kinds: str) -> Finding:
+    return Finding(
+        ID,
+        "failure",
+        (address,),
+        f"{logged.name(view, address)} logged a storm of corrected errors: {number:,}{kinds}",
+        "A link within its specification has at most one in two seconds. Each costs a repeated packet, and with so many some "
+        f"will not be corrected.{_concerns_address(view, address)}",
+        "certain",
+        logged.evidence(events),
+        remedies=("reseat-or-move-card",),
+        next="try the card without its riser or in another slot, or set the slot to a lower generation in the firmware",
+    )
+
+
+def _bits(events: Sequence[LogEvent]) -> set[str]:
+    return {bit for event in events for bit in event.details.get("bits", "").split(", ") if bit}
+
+
+def _concerns_address(view: View, address: str) -> str:
+    function = logged.function_at(view, address)
+    return _concerns(view, function) if function else ""
 
 
 def _without_counters(view: View, counters: Mapping[str, ErrorCounters]) -> Iterator[Function]:
@@ -139,7 +266,7 @@ def _storm(view: View, function: Function, fresh: int, seconds: float, evidence:
         f"will not be corrected.{_concerns(view, function)}",
         "certain",
         evidence,
-        remedies=("reseat-or-move-card",),
+        remedies=("reseat-or-move-card", "firmware-slot-lower-speed"),
         next="try the card without its riser or in another slot, or set the slot to a lower generation in the firmware",
     )
 
@@ -165,19 +292,21 @@ CHECK = Check(
     subject="port or function",
     summary="GPUs, the ports above them, network cards and NVMe drives have counted no errors.",
     looks_at="The kernel's AER counters since boot (aer_dev_fatal, aer_dev_nonfatal, aer_dev_correctable), amdgpu's count of "
-    "replays, and how they rise while links are watched (scan --samples).",
+    "replays, how they rise while links are watched (scan --samples), and what the kernel's log says of errors.",
     why="Errors show a poor riser, contact or signal long before a link falls back or a device is lost.",
     decides="A failure for any uncorrectable error, and for a storm while watching: "
     f"{_STORM_PER_S} corrected errors a second or more (the specification's one wrong bit in 10^12 gives one in two seconds "
     f"at 32 GT/s x16). A warning for {_AGAIN} or more corrected ones while watching, or {_REPEATED:,} of the link's own "
-    "kinds since boot: that count has no rate, so less is info. Advisory errors and full logs do not count as the link's. "
-    "Unknown where no function on the way to a GPU has counters.",
+    "kinds since boot: that count has no rate, so less is info. In the log, a failure for uncorrectable errors, for links "
+    f"that were cut off (DPC) and for {_STORM_AT_LEAST} corrected ones within a second, a warning for {_LOGGED_REPEATED} or "
+    "more, one an hour at least, else info; the function whose error it is counts, not who reported it. Advisory errors and "
+    "full logs do not count as the link's. Unknown where no function on the way to a GPU has counters.",
     sources=(
         "PCI Express Base Specification 6.0, 6.2 Error Signaling and Logging; 8.3 and 8.4: bit error rate of at most 10^-12",
         "Linux Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats",
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c pcie_replay_count",
     ),
     judge=judge,
-    remedies=("reseat-or-move-card",),
+    remedies=("reseat-or-move-card", "firmware-slot-lower-speed"),
     nothing="no discrete GPU here, and no error counters",
 )

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from hostdoctor import drivers
-from hostdoctor.facts.host import Host
+from hostdoctor.boot_links import slot_at_boot
+from hostdoctor.facts.host import BootLink, Host
 from hostdoctor.facts.pci import NVIDIA, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
@@ -27,7 +28,7 @@ def _judge_card(host: Host, card: Card) -> Finding:
     edge, slot = link_of(card.top), card.slot_or_reason
     speed = edge.current_speed_gts
     if isinstance(speed, Unknown):
-        return unjudged(ID, subject, "link speed", speed)
+        return _by_driver(host, card, speed)
     evidence = (Evidence(card.top.source("current_link_speed"), f"{speed:g} GT/s"),)
     if edge.current_width == 0:
         return unjudged(ID, subject, "link speed", Unknown("the link is down (x0)"), evidence)
@@ -42,6 +43,34 @@ def _judge_card(host: Host, card: Card) -> Finding:
     return _slow(host, card, slot, speed, possible)
 
 
+def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
+    """The speed that only the driver tells; its maximum is that of GPU and system together, as far as it knows the system."""
+    subject, link = (card.gpu.address,), drivers.driver_link(host, card)
+    told = drivers.nvml_gpu(host, card.gpu)
+    if link is None or isinstance(link.speed_gts, Unknown):
+        return unjudged(ID, subject, "link speed", why)
+    both, own = (drivers.speed_of(each) for each in (told.max_generation, told.gpu_max_generation)) if told else (why, why)
+    speed = link.speed_gts
+    evidence = (link.speed_evidence,)
+    if speed in (both, own):
+        whose = "the card" if speed == own else "card and system"
+        return Finding(ID, "ok", subject, f"{speed:g} GT/s, all that {whose} can do", evidence=evidence)
+    possible = own if isinstance(both, Unknown) else both
+    if isinstance(possible, Unknown):
+        return unjudged(ID, subject, "link speed", possible, evidence)
+    idle = drivers.activity(host, card.gpu)
+    was = "was" if idle.state == "at-rest" else "may have been"
+    return Finding(
+        ID,
+        "unknown",
+        subject,
+        f"{speed:g} GT/s then, {possible:g} possible by the driver: the GPU {was} idle",
+        f"{idle.sentence}GPUs lower the speed of an idle link and raise it under load, so a reading at rest proves nothing.",
+        evidence=(*evidence, *idle.evidence),
+        help="run nvidia-smi -q again while the GPU works, and sudo lspci -vvv for the port above it",
+    )
+
+
 def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) -> Finding:
     subject = (card.gpu.address,)
     evidence = (
@@ -53,8 +82,13 @@ def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) 
     if link and not isinstance(link.speed_gts, Unknown) and link.speed_gts >= possible:
         title = f"{link.speed_gts:g} GT/s by {link.source}, all that card and slot can do; {speed:g} when the kernel was asked"
         explanation = "The two were asked one after the other, and asking the driver can wake its link: it comes up to speed."
+        if not link.of_this_moment:
+            explanation = "The two are of different moments, and an idle link slows down: it does come up to speed."
         return Finding(ID, "ok", subject, title, explanation, evidence=(*evidence, link.speed_evidence))
     activity = drivers.activity(host, card.gpu)
+    boot = slot_at_boot(host, card)
+    if activity.state == "unknown" and boot is not None and boot.speed_gts < possible:
+        return _slow_since_the_boot(card, boot, speed, possible, evidence)
     if activity.state != "at-work":
         known_idle = activity.state == "at-rest"
         return Finding(
@@ -86,8 +120,24 @@ def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) 
         "likely",
         (*evidence, *activity.evidence, *drivers.other_speed(host, card)),
         cost_of(slot.current_gbs, slot.loaded_gbs),
-        ("reseat-or-move-card",),
+        ("reseat-or-move-card", "firmware-slot-full-speed"),
         "look for the slot's speed setting in the firmware, then try the card without its riser or in another slot",
+    )
+
+
+def _slow_since_the_boot(card: Card, boot: BootLink, speed: float, possible: float, evidence: tuple[Evidence, ...]) -> Finding:
+    """The kernel asked before drivers saved power; but firmware may have left the link slow, after a warm start above all."""
+    return Finding(
+        ID,
+        "warning",
+        (card.gpu.address,),
+        f"the link runs at {speed:g} GT/s and ran at {boot.speed_gts:g} when the kernel booted, {possible:g} are possible",
+        "Whether the GPU is at work is not known, but at the boot no driver had lowered the speed yet: a riser or cable too "
+        "poor for it, or a slot set to a lower generation in the firmware.",
+        "possible",
+        (*evidence, Evidence(boot.source, f"limited by {boot.speed_gts:g} GT/s x{boot.width} at {boot.limited_by}")),
+        remedies=("reseat-or-move-card",),
+        next="load the GPU and scan again: a link that comes up to speed then is in order",
     )
 
 
@@ -105,11 +155,12 @@ CHECK = Check(
     summary="The link between slot and card runs as fast as both ends can.",
     looks_at="The current speed and the maximum speeds of the card's edge and of the port above it, and whether the GPU "
     "is at work: gpu_busy_percent, and on the host itself what NVML or AMD SMI says of its load, its performance state and "
-    "its link.",
+    "its link; the kernel's log of the boot.",
     why="Each generation doubles the bandwidth of the same lanes.",
     decides="Ok where the link runs at the best speed of both ends. Below it, a failure only where the GPU is known to be "
     f"at work (at least {drivers.BUSY_PERCENT} % busy, or NVIDIA's performance states P0 to P2): idle GPUs lower their link's "
-    "speed. Otherwise unknown, with what would tell; so too while heat or power makes the driver slow the GPU down.",
+    "speed. A warning where nothing tells whether it is at work and the kernel's log shows less than possible at the boot too. "
+    "Otherwise unknown, with what would tell; so too while heat or power makes the driver slow the GPU down.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",
         "nvidia-smi manual, pcie.link.gen.current: may be reduced when the GPU is not in use",
@@ -117,5 +168,5 @@ CHECK = Check(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_pcie_dynamic_switching_supported",
     ),
     judge=judge,
-    remedies=("reseat-or-move-card",),
+    remedies=("reseat-or-move-card", "firmware-slot-full-speed"),
 )

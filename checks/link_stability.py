@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from hostdoctor import wording
+from hostdoctor import logged, wording
 from hostdoctor.errors import counted_meanwhile, of_the_link
 from hostdoctor.facts.driver import LinkSample, Samples
+from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
 from hostdoctor.topology import Card, Segment, gbs_of
@@ -21,16 +22,79 @@ _BUSY_PERCENT = 50
 _MANY_CHANGES = 3
 _SHOWN_AT_MOST = 4
 
+_DOWN, _UNTRAINED = ("link-down", "slot-emptied"), ("link-retrained", "link-training-failed")
+_SOON_S = 600
+
 _NOT_TWICE = Unknown("it was seen less than twice", "hostdoctor scan --samples 10")
 
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding a card, where links were watched."""
-    if not view.cards:
+    by_the_log = list(_by_the_log(view))
+    yield from by_the_log
+    if not view.cards and not by_the_log:
         yield Finding(ID, "not-applicable", (), "no discrete GPU here")
     elif view.host.samples is not None:
         for card in view.cards:
             yield _judge_card(card, view.host.samples)
+
+
+def _by_the_log(view: View) -> Iterator[Finding]:
+    """One finding for each port whose link the log says came and went, or would not train."""
+    log = view.host.log
+    if log is None:
+        return
+    for address, events in logged.by_address(logged.of_last_boot(log, *_DOWN, *_UNTRAINED)).items():
+        below = _gpus_below(view, address)
+        down = [event for event in events if event.kind in _DOWN]
+        times = max((event.count for event in down), default=0)
+        # Docks and drives come and go while a host runs, at most once in a while.
+        frequent = any(event.kind == "link-down" and event.count >= _MANY_CHANGES for event in down)
+        untrained = [event for event in events if event.kind in _UNTRAINED]
+        if (below and times and log.about(address, "link-up")) or (frequent and _in_a_row(down)):
+            yield _came_and_went(view, address, below, down, log.about(address, "link-up"))
+        elif untrained and (below or sum(event.count for event in untrained) >= _MANY_CHANGES):
+            yield _would_not_train(view, address, below, untrained)
+
+
+def _in_a_row(down: Sequence[LogEvent]) -> bool:
+    return all(event.span_s <= _SOON_S * event.count for event in down)
+
+
+def _gpus_below(view: View, address: str) -> list[str]:
+    port = logged.function_at(view, address)
+    return [gpu.address for gpu in view.gpus if port in view.topology.above(gpu)] if port else []
+
+
+def _came_and_went(view: View, address: str, below: list[str], down: Sequence[LogEvent], up: Sequence[LogEvent]) -> Finding:
+    concerned = f" to {wording.listed(below)}" if below else ""
+    return Finding(
+        ID,
+        "warning",
+        tuple(below) or (address,),
+        f"the link below {address}{concerned} went down and came up again: {logged.times(max(down, key=lambda e: e.count))}",
+        "Unless somebody took the card out, its contact, riser or power fails for moments, and what used it broke off.",
+        "likely",
+        logged.evidence([*down, *up]),
+        remedies=("reseat-or-move-card",),
+        next="check power, riser and seating, and watch the log",
+    )
+
+
+def _would_not_train(view: View, address: str, below: list[str], events: Sequence[LogEvent]) -> Finding:
+    concerned = f" to {wording.listed(below)}" if below else ""
+    return Finding(
+        ID,
+        "warning",
+        tuple(below) or (address,),
+        f"the link below {address}{concerned} did not train at its speed",
+        "The kernel had to train it again, at 2.5 GT/s: the signal is too poor for more, or the device does not follow the "
+        "standard.",
+        "likely",
+        logged.evidence(events),
+        remedies=("reseat-or-move-card",),
+        next="reseat the card and its riser, or set the slot to a lower generation in the firmware",
+    )
 
 
 def _judge_card(card: Card, samples: Samples) -> Finding:
@@ -163,12 +227,14 @@ CHECK = Check(
     subject="card",
     summary="The link between slot and card keeps its width, and under load its speed.",
     looks_at="Several looks at the speed and width of the card's edge and at gpu_busy_percent (scan --samples), the errors "
-    "counted and the functions removed meanwhile.",
+    "counted and the functions removed meanwhile; links that go down and up again or do not train, by the kernel's log.",
     why="A link that flaps costs bandwidth when it is needed, and often is the first sign of a poor riser or contact.",
     decides="A failure where the width changes, where the speed falls between two looks at both of which the GPU is at "
     f"least {_BUSY_PERCENT} % busy, or where the kernel removes the card meanwhile; a warning where the speed changes "
     f"{_MANY_CHANGES} times or more and the link has corrected errors meanwhile; info where the speed moves otherwise, as "
-    "it does with activity; ok where the link stays as it is. Not applicable where it was looked at once.",
+    "it does with activity. A warning where the log has the link above a GPU go down and come up, or any link three times in "
+    "a row, or where the kernel had to train it again; ok where the link stays as it is. Not applicable where it was looked "
+    "at once and the log is silent.",
     sources=(
         "PCI Express Base Specification 6.0, 4.2.7 Link Training and Status State Rules",
         "nvidia-smi manual, pcie.link.gen.current: may be reduced when the GPU is not in use",

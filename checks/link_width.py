@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hostdoctor import drivers, knowledge
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import NVIDIA
-from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
 from hostdoctor.topology import Card, Segment, gbs_of, link_of
 from hostdoctor.view import View
@@ -29,7 +29,7 @@ def _judge_card(host: Host, card: Card) -> Finding:
     edge = link_of(card.top)
     width = edge.current_width
     if isinstance(width, Unknown):
-        return unjudged(ID, subject, "link width", width)
+        return _by_driver(host, card, width)
     other = drivers.other_width(host, card)
     evidence = (Evidence(card.top.source("current_link_width"), str(width)), *other)
     if width == 0:
@@ -58,6 +58,38 @@ def _judge_card(host: Host, card: Card) -> Finding:
             (*evidence, Evidence("/sys/class/dmi/id/chassis_type", str(host.firmware.chassis_type))),
         )
     return _failure(card, slot, width, possible, other)
+
+
+def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
+    """The width that only the driver tells.
+
+    NVML calls its maximum that of GPU and system together, but names the card's where the port above it has fewer lanes
+    (seen with x8 cards in slots of four), so fewer lanes than that are no proof of a fault. AMD SMI's link may be one inside
+    the card, so it is none at all.
+    """
+    subject, link = (card.gpu.address,), drivers.driver_link(host, card)
+    if card.gpu.vendor != NVIDIA or link is None or isinstance(link.width, Unknown) or not link.width:
+        return unjudged(ID, subject, "link width", why)
+    told, wired = drivers.nvml_gpu(host, card.gpu), knowledge.lanes_of(card.gpu.id)
+    most = told.max_width if told else why
+    if link.width in (most, wired):
+        whose = "the card" if link.width == wired or wired is None else "card and slot"
+        return Finding(ID, "ok", subject, f"x{link.width}, all that {whose} can do", evidence=(link.width_evidence,))
+    help_ = "sudo lspci -vvv shows both ends of the link"
+    possible = known(most, 0) or wired
+    if not possible:
+        title = f"x{link.width}; what card and slot can do is not in this evidence"
+        return Finding(ID, "unknown", subject, title, evidence=(link.width_evidence,), help=help_)
+    return Finding(
+        ID,
+        "unknown",
+        subject,
+        f"x{link.width}, and the card can do x{possible}: what the slot can do is not in this evidence",
+        "Fewer lanes than the card has can be how the slot is built, or a fault of riser or contacts: only the port above "
+        "the card tells.",
+        evidence=(link.width_evidence,),
+        help=help_,
+    )
 
 
 def _possible_width(card: Card, slot: Segment) -> int | Unknown:
@@ -103,7 +135,7 @@ CHECK = Check(
     decides="A failure where fewer lanes are trained than both card and port can do, at any power state: width does not "
     "follow the load. A card with fewer lanes wired than its register says is measured by what is wired; "
     "in a portable computer fewer lanes than said are info, since the chip is soldered in. Unknown where "
-    "the port is not in the evidence or the card is asleep.",
+    "the port is not in the evidence (a card that runs all its own lanes is in order without it) or the card is asleep.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",
         "Linux drivers/pci/pci-sysfs.c current_link_width_show, max_link_width_show",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from hostdoctor.facts.pci import ATI, NVIDIA
-from hostdoctor.findings import Check, Cost, Evidence, Finding
+from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome
 from hostdoctor.p2p import Condition, Prediction
 from hostdoctor.topology import Card
 from hostdoctor.view import View
@@ -20,7 +22,19 @@ def judge(view: View) -> Iterator[Finding]:
     """One finding for each ordered pair, accessor first."""
     cards = {card.gpu.address: card for card in view.cards}
     for pair in view.pairs:
-        yield _judge_pair(pair, cards)
+        yield _with_choice_of_nccl(view, _judge_pair(pair, cards))
+
+
+def _with_choice_of_nccl(view: View, finding: Finding) -> Finding:
+    """What a log of NCCL or RCCL shows it to have chosen instead of P2P: its own policy, whatever the driver allows."""
+    words = [word for word in view.host.pair_words if (word.accessor, word.owner) == finding.subject]
+    chosen = next((word for word in words if word.allowed is None and word.text.startswith(("NCCL: ", "RCCL: "))), None)
+    if chosen is None:
+        return finding
+    told = f"{chosen.text.replace(': via ', ' went by ')}: its own choice by the distance it allows (NCCL_P2P_LEVEL) and its "
+    explanation = f"{finding.explanation} {told}environment, which proves nothing about P2P.".strip()
+    evidence = (*finding.evidence, Evidence(chosen.source, chosen.text))
+    return msgspec.structs.replace(finding, explanation=explanation, evidence=evidence)
 
 
 def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:
@@ -45,11 +59,22 @@ def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:
             ("measure-p2p",),
         )
     if decisive.state == "unknown" and pair.driver_says and pair.accessor.vendor == ATI:
-        # KFD publishes the outcome of the very function whose conditions could not all be seen here.
-        title = "P2P is to be expected: the driver publishes a link for the pair"
+        # KFD publishes the outcome of the very function whose conditions could not all be seen here, and HSA repeats it.
+        how = "grants access" if pair.by_word else "publishes a link for the pair"
+        sure: Confidence = "likely" if pair.by_word else "certain"
+        title = f"P2P is to be expected: the driver {how}"
         explanation = f"Not every condition could be seen ({decisive.text}). Only a copy whose data was compared proves it."
-        cost = _cost(subject, cards, works=True)
-        return Finding(ID, "ok", subject, title, explanation, "certain", pair.driver_evidence, cost, ("measure-p2p",))
+        return Finding(
+            ID,
+            "ok",
+            subject,
+            title,
+            explanation,
+            sure,
+            pair.driver_evidence,
+            _cost(subject, cards, works=True),
+            ("measure-p2p",),
+        )
     if decisive.state == "unknown":
         title = f"P2P cannot be predicted: {decisive.text}"
         return Finding(ID, "unknown", subject, title, evidence=decisive.evidence, remedies=decisive.remedies)
@@ -60,6 +85,8 @@ def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], ca
     holding = sum(condition.state == "holds" for condition in pair.conditions)
     agrees = pair.driver_says is False
     explanation = f"{holding} of {len(pair.conditions)} conditions hold, this one does not."
+    if decisive.name == "access":
+        return _not_granted(pair, decisive, subject, cards)
     if decisive.name == "nvml":
         explanation = f"That is NVML's word, which tells what the driver does; the other {holding} conditions hold."
         explanation += " The key is among the driver's RegistryDwords." if not decisive.by_design else ""
@@ -82,6 +109,36 @@ def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], ca
     )
 
 
+def _not_granted(pair: Prediction, decisive: Condition, subject: tuple[str, str], cards: dict[str, Card]) -> Finding:
+    """All that is known is that a tool was told no: a fault or a design, which its output does not tell."""
+    amd = pair.accessor.vendor == ATI
+    explanation = "The tool was told that the accessor may not reach the owner's memory; it does not print why. "
+    explanation += (
+        "Possible are an amdgpu built without P2P, a BAR that is small or out of reach, and a host bridge that the kernel does "
+        "not list."
+        if amd
+        else "Possible are the product's policy, the chipset, MIG, and a driver setting."
+    )
+    attach = (
+        "attach lspci -vvv (as root), the kernel log from boot, /proc/cmdline and the kernel's configuration"
+        if amd
+        else "attach nvidia-smi topo -p2p r and lspci -vvv (as root)"
+    )
+    outcome: Outcome = "info" if decisive.by_design else "warning"
+    return Finding(
+        ID,
+        outcome,
+        subject,
+        f"no P2P: {decisive.text}",
+        explanation,
+        "certain",
+        decisive.evidence,
+        _cost(subject, cards, works=False),
+        decisive.remedies,
+        attach,
+    )
+
+
 def _overridden(pair: Prediction, subject: tuple[str, str]) -> Finding:
     """NVML allows what the driver as NVIDIA ships it refuses: NCCL and others believe it, and it may be untrue."""
     refusal = pair.decisive.text if pair.decisive else ""
@@ -89,8 +146,8 @@ def _overridden(pair: Prediction, subject: tuple[str, str]) -> Finding:
         ID,
         "unknown",
         subject,
-        f"NVML reports P2P as allowed, although {refusal}",
-        "Patched driver modules, and overrides among the driver's registry keys (ForceP2P), make NVML report this whether "
+        f"{'the driver grants access' if pair.by_word else 'NVML reports P2P as allowed'}, although {refusal}",
+        "Patched driver modules, and overrides among the driver's registry keys (ForceP2P), make it report this whether "
         "it works or not. Programs then copy that way; with wrong data, if it does not work.",
         evidence=tuple(dict.fromkeys((*(pair.decisive.evidence if pair.decisive else ()), *pair.driver_evidence))),
         remedies=("measure-p2p",),
@@ -103,6 +160,8 @@ def _disagreement(pair: Prediction, subject: tuple[str, str]) -> Finding:
         return _overridden(pair, subject)
     ours = "every condition for P2P holds" if pair.state == "holds" else f"P2P fails ({pair.decisive and pair.decisive.text})"
     theirs = "publishes a P2P link" if pair.driver_says else "publishes none"
+    if pair.by_word:
+        theirs = "grants access" if pair.driver_says else "grants none"
     evidence: tuple[Evidence, ...] = (*(pair.decisive.evidence if pair.decisive else ()), *pair.driver_evidence)
     return Finding(
         ID,
@@ -142,11 +201,13 @@ CHECK = Check(
     summary="Whether each GPU can reach each other GPU's memory, or the first condition that forbids it.",
     looks_at="For AMD: driver, build, PCI distance with ACS and host bridges, size and place of BARs, IOMMU mode, kernel "
     "version, XGMI hives, and KFD's own list of links. For NVIDIA: chips, product, driver, root complexes, IOMMU mode, and "
-    "on the host itself NVML's P2P status for reading and writing, and NVLink.",
+    "on the host itself NVML's P2P status for reading and writing, and NVLink. Of a recorded run what the tool was told of "
+    "access.",
     why="Without P2P every copy between two GPUs passes host memory twice.",
     decides="Ok where all conditions hold (likely; certain where the driver's own verdict agrees). A failure where the "
     "first condition that fails can be changed; info where it fails by design (a product's policy, unequal chips, a host "
-    "bridge the kernel does not list). Unknown where a fact is missing or the driver's own verdict differs.",
+    "bridge the kernel does not list). A warning where a tool was told that there is no access and nothing tells why. Unknown "
+    "where a fact is missing or the driver's own verdict differs.",
     sources=(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_is_peer_accessible",
         "Linux drivers/pci/p2pdma.c pci_p2pdma_distance_many, cpu_supports_p2pdma, host_bridge_whitelist",
@@ -166,6 +227,7 @@ CHECK = Check(
         "measure-p2p",
         "check-power-and-seating",
         "firmware-above-4g-decoding",
+        "attach-p2p-evidence",
     ),
     nothing="fewer than two discrete GPUs",
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from hostdoctor import logged
+from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import INTEGRATED_ENDPOINT, Express, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
@@ -19,10 +21,41 @@ _SMALL_READ_REQUEST_BYTES = 128
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for the path of each GPU; of network cards and drives each that is not in order, and one for the rest."""
+    by_log = _by_the_log(view)
+    yield from by_log.values()
     for card in view.cards:
-        yield _judge_path(view, card.gpu)
+        if card.gpu.address not in by_log:
+            yield _judge_path(view, card.gpu)
     if view.cards:
-        yield from _judge_adapters(view)
+        yield from _judge_adapters(view, by_log)
+
+
+def _by_the_log(view: View) -> dict[str, Finding]:
+    """Functions that could not take over their port's payload size, where config space does not tell what became of it."""
+    log = view.host.log
+    found = {}
+    for event in logged.of_last_boot(log, "payload-size") if log else ():
+        function = logged.function_at(view, event.address)
+        if function is None or isinstance(function.express, Unknown):
+            found[event.address] = _cannot_follow(view, event)
+    return found
+
+
+def _cannot_follow(view: View, event: LogEvent) -> Finding:
+    size = event.details.get("size", "?")
+    return Finding(
+        ID,
+        "warning",
+        (event.address,),
+        f"{logged.name(view, event.address)} cannot take its port's payload size of {size} bytes",
+        f"The port may send it packets of {size} bytes, and a device rejects those that are larger than its own size: an "
+        "uncorrectable error. Devices that never ask for so much at once work all the same.",
+        "possible",
+        logged.evidence([event]),
+        Cost("errors under load, up to a lost device"),
+        ("payload-size-safe",),
+        "if the log has errors of this device, boot with pci=pcie_bus_safe, which gives a path one size",
+    )
 
 
 def _judge_path(view: View, gpu: Function) -> Finding:
@@ -48,12 +81,12 @@ def _judge_path(view: View, gpu: Function) -> Finding:
     return Finding(ID, "ok", subject, title, evidence=evidence)
 
 
-def _judge_adapters(view: View) -> Iterator[Finding]:
+def _judge_adapters(view: View, by_log: Mapping[str, Finding]) -> Iterator[Finding]:
     """Those that sleep are left out: a network card without a cable often does, and it transfers nothing."""
     unread: dict[Unknown, list[str]] = {}
     fine = 0
     for adapter in view.adapters:
-        if adapter.asleep:
+        if adapter.asleep or adapter.address in by_log:
             continue
         path = _path(view, adapter)
         if isinstance(path, Unknown):
@@ -138,7 +171,7 @@ CHECK = Check(
     subject="path",
     summary="Every port on the way to a GPU, network card or NVMe drive has a payload size its neighbour accepts.",
     looks_at="Maximum payload size and maximum read request size of each GPU, network card and NVMe drive, and of every port "
-    "above it.",
+    "above it; where config space was not read, what the kernel's log says of sizes that it could not set.",
     why="A packet larger than its receiver's payload size is malformed: an uncorrectable error.",
     decides="A warning where two ends of a link differ so that packets can be rejected; info where the device's read "
     f"requests are {_SMALL_READ_REQUEST_BYTES} bytes; unknown where config space cannot be read. Cards and drives that sleep "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hostdoctor import knowledge
+from hostdoctor import knowledge, logged
 from hostdoctor.facts.host import Kfd
+from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import ATI, ROOT_PORT, UPSTREAM_PORT, Express, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
@@ -24,9 +25,50 @@ _RS64_CHIPS = ("navi31", "navi32", "navi33")
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each AMD GPU."""
+    refused = _refused(view)
+    for event, gpus in refused:
+        yield _refusal(event, gpus)
+    judged = {gpu.address for _, gpus in refused for gpu in gpus}
     for gpu in view.gpus:
-        if gpu.vendor == ATI:
+        if gpu.vendor == ATI and gpu.address not in judged:
             yield _judge_gpu(view, gpu)
+
+
+def _refused(view: View) -> list[tuple[LogEvent, list[Function]]]:
+    """Each kind of GPU that KFD refused for want of atomics, and which GPUs it means: the log gives their ids alone."""
+    log = view.host.log
+    found = []
+    for event in logged.of_last_boot(log, "kfd-atomics") if log else ():
+        ids = {_padded(id_) for id_ in event.details.get("id", "").split(", ")}
+        alike = [gpu for gpu in view.gpus if gpu.id in ids]
+        if event.count < len(alike):
+            alike = [gpu for gpu in alike if not _works(_routed(view, gpu))]
+        found.append((event, alike if event.count >= len(alike) else []))
+    return found
+
+
+def _padded(id_: str) -> str:
+    """KFD writes ids without leading zeros."""
+    return ":".join(part.rjust(4, "0") for part in id_.split(":"))
+
+
+def _works(routed: tuple[bool, tuple[Evidence, ...]] | Unknown) -> bool:
+    return not isinstance(routed, Unknown) and routed[0]
+
+
+def _refusal(event: LogEvent, gpus: list[Function]) -> Finding:
+    subject = tuple(gpu.address for gpu in gpus) or tuple(event.details.get("id", "").split(", "))
+    return Finding(
+        ID,
+        "failure",
+        subject,
+        "AMD's compute driver refused the GPU: PCIe atomics do not reach it",
+        "A port on the way to the processor does not route atomics, and this GPU or its firmware needs them, so nothing can "
+        "compute on it.",
+        evidence=logged.evidence([event]),
+        remedies=("move-card-to-cpu-slot",),
+        next="move the card to a slot wired to the processor, or update the GPU's firmware",
+    )
 
 
 def _judge_gpu(view: View, gpu: Function) -> Finding:
@@ -68,7 +110,10 @@ def _routed(view: View, gpu: Function) -> tuple[bool, tuple[Evidence, ...]] | Un
     if unread is not None or not ports:
         return by_kfd or unread or Unknown("there is no root port above it")
     for port, express in expresses:
-        if isinstance(express, Express) and (fault := _fault(express)):
+        fault = _fault(express) if isinstance(express, Express) else ""
+        if isinstance(fault, Unknown):
+            return by_kfd or fault
+        if fault:
             return False, (Evidence(port.source("config"), fault),)
     last, express = expresses[-1]
     if not isinstance(express, Express) or express.port_type != ROOT_PORT:
@@ -76,8 +121,10 @@ def _routed(view: View, gpu: Function) -> tuple[bool, tuple[Evidence, ...]] | Un
     return True, (Evidence(last.source("config"), "32-bit and 64-bit atomics completed"),)
 
 
-def _fault(express: Express) -> str:
+def _fault(express: Express) -> str | Unknown:
     """What in a port keeps atomics from passing (drivers/pci/pci.c pci_enable_atomic_ops_to_root)."""
+    if isinstance(express.atomic_routing, Unknown):
+        return express.atomic_routing
     if express.port_type == ROOT_PORT:
         completes = express.atomic_32_completer and express.atomic_64_completer
         return "" if completes else "the root port completes no 32-bit or no 64-bit atomics"
@@ -125,10 +172,11 @@ CHECK = Check(
     subject="GPU",
     summary="PCIe atomics reach the root port from each AMD GPU that needs them.",
     looks_at="The atomics bits of every port above the GPU, or KFD's flags where these cannot be read; the GPU's generation "
-    "and firmware.",
+    "and firmware; in the kernel's log, whether KFD refused it.",
     why="AMD's compute driver refuses GPUs of some generations and firmwares where atomics are not routed.",
-    decides="A warning where its generation or firmware needs them and they are not routed, info where they are neither "
-    "routed nor needed, ok where they are routed; unknown where they are not routed and its firmware is not known.",
+    decides="A failure where the log says that KFD refused the GPU for it, a warning where its generation or firmware needs "
+    "them and they are not routed, info where they are neither routed nor needed, ok where they are routed; unknown where "
+    "they are not routed and its firmware is not known.",
     sources=(
         "Linux drivers/pci/pci.c pci_enable_atomic_ops_to_root",
         "Linux drivers/gpu/drm/amd/amdkfd/kfd_device.c: which generation and firmware needs atomics",

@@ -91,12 +91,14 @@ def _switch(view: View, uplink: Segment, cards: list[Card]) -> Finding:
     cost = None
     if not isinstance(runs, Unknown):
         cost = Cost(f"{wording.gbs(runs)} each way for {len(cards)} GPUs together", round(runs, 2))
+    told = not isinstance(speed, Unknown) or not isinstance(link.current_width, Unknown)
+    of = f" of {wording.link(speed, link.current_width)}" if told else ""
     between = ", while copies between these GPUs stay below it" if _stay_below(view, cards) else ""
     return Finding(
         ID,
         "info",
         tuple(card.gpu.address for card in cards),
-        f"{len(cards)} GPUs share one uplink of {wording.link(speed, link.current_width)}",
+        f"{len(cards)} GPUs share one uplink{of}",
         f"They lie behind the switch at {uplink.lower.address}: copies to and from host memory share its uplink{between}.",
         evidence=(Evidence(uplink.lower.origin, uplink.lower.id),),
         cost=cost,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import knowledge, wording
+from hostdoctor.boot_links import slot_at_boot
+from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import Link
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
@@ -17,18 +19,36 @@ ID = "slot-limit"
 def judge(view: View) -> Iterator[Finding]:
     """One finding a card."""
     for card in view.cards:
-        yield _judge_card(card)
+        yield _judge_card(view.host, card)
 
 
-def _judge_card(card: Card) -> Finding:
-    subject, slot = (card.gpu.address,), card.slot_or_reason
+def _judge_card(host: Host, card: Card) -> Finding:
+    slot = card.slot_or_reason
     if isinstance(slot, Unknown):
-        return unjudged(ID, subject, "slot", slot)
+        return _unknown(host, card, slot)
     edge, port = link_of(slot.lower), link_of(slot.upper)
     for value in (edge.max_speed_gts, edge.max_width, port.max_speed_gts, port.max_width):
         if isinstance(value, Unknown):
-            return unjudged(ID, subject, "slot", value)
+            return _unknown(host, card, value)
     return _compare(card, slot, edge, port)
+
+
+def _unknown(host: Host, card: Card, why: Unknown) -> Finding:
+    """Not judged; with what the kernel found at the boot, which is the slot's limit or a link that trained too low."""
+    subject, boot = (card.gpu.address,), slot_at_boot(host, card)
+    if boot is None:
+        return unjudged(ID, subject, "slot", why)
+    had, could = wording.link(boot.speed_gts, boot.width), wording.link(boot.capable_speed_gts, boot.capable_width)
+    return Finding(
+        ID,
+        "unknown",
+        subject,
+        f"at the boot the slot's link ran at {had}, of {could} that the card is able to; what the slot can do is not known",
+        f"Whether port {boot.limited_by} can give no more, or the link trained below what both ends can do, is not in this "
+        "evidence.",
+        evidence=(Evidence(boot.source, f"limited by {had} at {boot.limited_by}, capable of {could}"),),
+        help="add the output of lspci -vvv, as root",
+    )
 
 
 def _compare(card: Card, slot: Segment, edge: Link, port: Link) -> Finding:
@@ -62,7 +82,8 @@ CHECK = Check(
     id=ID,
     subject="card",
     summary="Whether slot and board can give all that the card could use.",
-    looks_at="The maximum speed and width of the card's edge and of the port above it.",
+    looks_at="The maximum speed and width of the card's edge and of the port above it. Where they are not in the evidence, how "
+    "the link ran at the boot by the kernel's log, which alone is no verdict.",
     why="It explains a link that is slower than the card's data sheet although nothing is wrong, and says what another "
     "slot would bring.",
     decides="Info where the port's maximum is below the card's: a PCIe 3.0 board, a slot with four lanes, lanes divided "

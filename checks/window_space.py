@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from hostdoctor import wording
-from hostdoctor.bars import MissingBar, missing_bars, vram_bar_of
+from hostdoctor.bars import may_be_high, missing_bars, vram_bar_of
 from hostdoctor.facts.host import Aperture
-from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.pci import Function, GpuFacts, RefusedWindow
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, Outcome, unjudged
 from hostdoctor.view import View
@@ -21,12 +21,19 @@ _LARGE = 2 << 30  # what cannot lie below 4 GiB, where RAM and the registers of 
 
 
 class _Want(msgspec.Struct, frozen=True):
-    """Memory space that a function lacks for one BAR; `index` is that BAR, `high` whether it may lie above 4 GiB."""
+    """Memory space that a function lacks for one BAR.
+
+    Attributes:
+        index: that BAR.
+        high: whether it may lie above 4 GiB.
+        refused_at: where a log says that the kernel found no space for it; empty without one.
+    """
 
     function: Function
     index: int
     size_bytes: int
     high: bool
+    refused_at: str = ""
 
 
 class _Window:
@@ -83,7 +90,7 @@ def _wants(view: View, function: Function, is_gpu: bool) -> list[_Want] | Unknow
         sized = [bar for bar in missing if bar.size_bytes]
         if not sized:
             return Unknown("it has a BAR without an address, and how large that is cannot be seen", _help(function))
-        return [_Want(function, bar.index, bar.size_bytes, _may_be_high(function, bar)) for bar in sized]
+        return [_Want(function, bar.index, bar.size_bytes, may_be_high(function, bar), bar.said_at) for bar in sized]
     if not is_gpu:
         return []
     bar = vram_bar_of(function, view.host.gpu_facts.get(function.address, GpuFacts()))
@@ -95,14 +102,12 @@ def _wants(view: View, function: Function, is_gpu: bool) -> list[_Want] | Unknow
         return bar.largest_bytes
     if bar.largest_bytes <= bar.size_bytes:
         return []
+    if bar.refused is not None:
+        wanted = min(bar.wanted_bytes or bar.largest_bytes, bar.largest_bytes)
+        return [_Want(function, bar.index, wanted, True, bar.refused.source)]
     if bar.is_small is None or isinstance(bar.vram_bytes, Unknown):
         return Unknown("how much memory the GPU has is not known")
     return [_Want(function, bar.index, min(bar.wanted_bytes, bar.largest_bytes), True)]
-
-
-def _may_be_high(function: Function, bar: MissingBar) -> bool:
-    """Whether a BAR may lie above 4 GiB: with 64 bits, and behind a bridge only a prefetchable one."""
-    return bar.is_64bit and (bar.prefetchable or not isinstance(function.parent, str))
 
 
 def _help(function: Function) -> str:
@@ -127,7 +132,10 @@ def _judge_root(view: View, root: str, wants: list[_Want]) -> Iterator[Finding]:
         allowed = [each for each in windows if high or each.end < _FOUR_GIB]
         told = _arithmetic(root, group, allowed)
         fitting = _place(group, allowed)
-        if own and fitting == len(group):
+        refused = any(want.refused_at for want in group)
+        if refused and (not own or fitting == len(group)):
+            yield _refused(view, group, f"{told}. " if own else "", own)
+        elif own and fitting == len(group):
             total = wording.size(sum(want.size_bytes for want in group))
             title = f"the root bus has space for the {total} that {_who(subject, 'lacks', 'lack')}"
             explanation = f"{told}. So the bridges' windows can be moved."
@@ -212,18 +220,63 @@ def _notes(group: list[_Want], fitting: int, windows: list[_Window], own: tuple[
         yield "The firmware gave this root bus no window above 4 GiB at all."
 
 
+def _refused(view: View, group: list[_Want], arithmetic: str, own: tuple[Aperture, ...]) -> Finding:
+    """The kernel itself found no space, although its root bus may have some, or what that has is not known."""
+    subject = tuple(dict.fromkeys(want.function.address for want in group))
+    bridges = _refusing(view, group)
+    total = wording.size(sum(want.size_bytes for want in group))
+    above = "the bridges above it are in the way: their windows cannot grow, because others lie beside them"
+    return Finding(
+        ID,
+        _outcome(view, group),
+        (*dict.fromkeys(bridge.address for bridge, _ in bridges), *subject),
+        f"the kernel found no space for the {total} that {_who(subject)}",
+        f"{_about_bridges(bridges)}{arithmetic}{f'So {above}.' if own else 'What the root bus has is not in this evidence.'}",
+        evidence=(*(Evidence(want.refused_at, "no space") for want in group if want.refused_at), *_window_evidence(bridges)),
+        remedies=("firmware-above-4g-decoding",),
+        next='in the firmware, switch on "Above 4G Decoding" or enlarge the 64-bit MMIO window'
+        + ("; a card that was plugged in after the boot gets more where it is there from the start" if own else ""),
+    )
+
+
+def _refusing(view: View, group: list[_Want]) -> list[tuple[Function, RefusedWindow]]:
+    """Bridges above that wanted a window for it and got none, the uppermost first."""
+    found: dict[str, tuple[Function, RefusedWindow]] = {}
+    for want in group:
+        for bridge in reversed(view.topology.above(want.function)):
+            for window in bridge.refused_windows:
+                if window.size_bytes >= want.size_bytes:
+                    found.setdefault(bridge.address, (bridge, window))
+    return list(found.values())
+
+
+def _about_bridges(bridges: list[tuple[Function, RefusedWindow]]) -> str:
+    if not bridges:
+        return ""
+    top, window = bridges[0]
+    return f"The kernel wanted a window of {wording.size(window.size_bytes)} at the bridge {top.address} and found no space. "
+
+
+def _window_evidence(bridges: list[tuple[Function, RefusedWindow]]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(window.source, f"{bridge.address}: window of {wording.size(window.size_bytes)}: no space")
+        for bridge, window in bridges
+    )
+
+
 def _no_space(view: View, root: str, group: list[_Want], explanation: str, own: tuple[Aperture, ...]) -> Finding:
     subject = tuple(dict.fromkeys(want.function.address for want in group))
     total = wording.size(sum(want.size_bytes for want in group))
     above = "or enlarge the 64-bit MMIO window"
     below = "so that larger BARs leave the space below 4 GiB, or enlarge that space"
+    bridges = _refusing(view, group)
     return Finding(
         ID,
         _outcome(view, group),
-        subject,
+        (*dict.fromkeys(bridge.address for bridge, _ in bridges), *subject),
         f"root bus {root} has no space for the {total} that {_who(subject)}",
-        explanation,
-        evidence=_evidence(own),
+        f"{_about_bridges(bridges)}{explanation}",
+        evidence=(*_evidence(own), *_window_evidence(bridges)),
         remedies=("firmware-above-4g-decoding",),
         next=f'in the firmware, switch on "Above 4G Decoding"{" " + above if group[0].high else ", " + below}',
     )
@@ -231,7 +284,7 @@ def _no_space(view: View, root: str, group: list[_Want], explanation: str, own: 
 
 def _evidence(own: tuple[Aperture, ...]) -> tuple[Evidence, ...]:
     return tuple(
-        Evidence("/proc/iomem", f"{each.start:x}-{each.end:x} PCI Bus {each.root} ({wording.size(each.size_bytes)})")
+        Evidence(each.source, f"{each.start:x}-{each.end:x} PCI Bus {each.root} ({wording.size(each.size_bytes)})")
         for each in own
     )
 
@@ -281,13 +334,14 @@ CHECK = Check(
     subject="functions",
     summary="The windows above each function are large enough for its BARs.",
     looks_at="BARs without an address, GPUs whose memory BAR is smaller than it could be, the windows of their root bus, "
-    "what other BARs take of them, and how many address bits the processor has.",
+    "what other BARs take of them, and how many address bits the processor has. In a kernel log also what the kernel wanted "
+    "and found no space for.",
     why="It tells whether a missing or small BAR can be cured by moving windows, or only by the firmware giving more.",
     decides="For all BARs of a root bus that lack space together: a failure where a GPU is among them (else a warning) if "
-    "they do not fit into its windows beside what others take, each at a multiple of its size, with the arithmetic; ok where "
-    "they would fit; unknown where the memory map cannot be read. BARs of 32 bits, and those behind a bridge that are not "
-    "prefetchable, count windows below 4 GiB only. Where the processor's address bits cannot hold them, no setting of the "
-    "firmware is offered.",
+    "they do not fit into its windows beside what others take, each at a multiple of its size, with the arithmetic, or the "
+    "kernel's log says that it found no space for them; ok where they would fit; unknown where the memory map cannot be read. "
+    "BARs of 32 bits, and those behind a bridge that are not prefetchable, count windows below 4 GiB only. Where the "
+    "processor's address bits cannot hold them, no setting of the firmware is offered.",
     sources=(
         "Linux drivers/pci/setup-bus.c: a bridge's window must hold what lies below it, aligned to its size",
         "PCI-to-PCI Bridge Architecture Specification 1.2, 3.2.5: a bridge's memory window has 32 bits, the prefetchable 64",

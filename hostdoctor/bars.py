@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.pci import ATI, NVIDIA, Bar, ConfigFacts, Function, GpuFacts
+from hostdoctor.facts.pci import ATI, NVIDIA, Bar, ConfigFacts, Function, GpuFacts, RefusedSize
 from hostdoctor.facts.unknown import Unknown
 
 _MEM_64BIT, _PREFETCHABLE, _IO = 0x4, 0x8, 0x1
@@ -21,12 +21,13 @@ _DEVICE_CLASSES = (0x01, 0x02, 0x03, 0x0C, 0x12)
 
 
 class MissingBar(msgspec.Struct, frozen=True):
-    """A memory BAR without an address; the size is 0 where it is not known."""
+    """A memory BAR without an address; the size is 0 where it is not known, `said_at` empty where no log tells of it."""
 
     index: int
     size_bytes: int
     is_64bit: bool
     prefetchable: bool
+    said_at: str = ""
 
 
 def missing_bars(function: Function) -> list[MissingBar]:
@@ -34,7 +35,9 @@ def missing_bars(function: Function) -> list[MissingBar]:
     if isinstance(function.bars, Unknown):
         return []
     found = [
-        MissingBar(bar.index, bar.size_bytes or _resizable_size(function, bar.index), bar.is_64bit, bar.prefetchable)
+        MissingBar(
+            bar.index, bar.size_bytes or _resizable_size(function, bar.index), bar.is_64bit, bar.prefetchable, bar.said_at
+        )
         for bar in function.bars
         if bar.kind == "mem" and not bar.assigned and bar.index < 6
     ]
@@ -43,6 +46,11 @@ def missing_bars(function: Function) -> list[MissingBar]:
     if isinstance(config, Unknown) or config.lost or function.base_class not in _DEVICE_CLASSES:
         return found
     return found + [bar for bar in _hidden(function, config) if bar.index not in listed]
+
+
+def may_be_high(function: Function, bar: MissingBar) -> bool:
+    """Whether a BAR may lie above 4 GiB: with 64 bits, and behind a bridge only a prefetchable one."""
+    return bar.is_64bit and (bar.prefetchable or not isinstance(function.parent, str))
 
 
 def _hidden(function: Function, config: ConfigFacts) -> list[MissingBar]:
@@ -91,6 +99,8 @@ class VramBar(msgspec.Struct, frozen=True):
         largest_bytes: the largest size the card offers; 0 where it offers no choice, Unknown where that was not seen.
         vram_bytes: the memory behind it, (least, most) of what the product may have, or Unknown.
         exact: whether the driver itself told the memory size.
+        source: where its size stands.
+        refused: a larger size that the driver wanted to give it and found no space for.
     """
 
     index: int
@@ -98,6 +108,8 @@ class VramBar(msgspec.Struct, frozen=True):
     largest_bytes: int | Unknown
     vram_bytes: tuple[int, int] | Unknown
     exact: bool
+    source: str = ""
+    refused: RefusedSize | None = None
 
     @property
     def wanted_bytes(self) -> int:
@@ -112,10 +124,12 @@ class VramBar(msgspec.Struct, frozen=True):
         """
         if isinstance(self.vram_bytes, Unknown):
             offers_more = not isinstance(self.largest_bytes, Unknown) and self.largest_bytes > self.size_bytes
-            return True if offers_more and self.size_bytes <= _LEGACY_BYTES else None
+            return True if self.refused or (offers_more and self.size_bytes <= _LEGACY_BYTES) else None
         least, most = self.vram_bytes
         if self.size_bytes >= most:
             return False
+        if self.refused is not None:
+            return True
         # Nominal sizes: boards show up to 8 % less (knowledge.vram_range_bytes).
         return True if self.exact or self.size_bytes < least * 9 // 10 else None
 
@@ -124,7 +138,7 @@ def vram_bar_of(gpu: Function, facts: GpuFacts) -> VramBar | Unknown:
     """The memory BAR of a GPU with all that is known of it."""
     bar = vram_bar(gpu)
     if isinstance(bar, Unknown):
-        return bar
+        return _by_visible_memory(gpu, facts) or bar
     if bar is None or not bar.assigned:
         return Unknown("its memory BAR has no address")
     exact = not isinstance(facts.vram_bytes, Unknown) and facts.vram_bytes > 0
@@ -133,13 +147,43 @@ def vram_bar_of(gpu: Function, facts: GpuFacts) -> VramBar | Unknown:
         vram = (facts.vram_bytes, facts.vram_bytes)
     else:
         vram = knowledge.vram_range_bytes(gpu.id) or Unknown(f"how much memory {gpu.id} has is not in the tables")
-    return VramBar(bar.index, bar.size_bytes, _largest(gpu, facts, bar.index), vram, exact)
+    refused = _refused(facts, bar.index, bar.size_bytes)
+    source = bar.said_at or gpu.source("resource")
+    return VramBar(bar.index, bar.size_bytes, _largest(gpu, facts, bar.index, refused), vram, exact, source, refused)
 
 
-def _largest(gpu: Function, facts: GpuFacts, index: int) -> int | Unknown:
+def _by_visible_memory(gpu: Function, facts: GpuFacts) -> VramBar | None:
+    """AMD's memory BAR where an attachment has only the driver's word on how much memory shows in it."""
+    vram, visible = facts.vram_bytes, facts.visible_vram_bytes
+    if gpu.vendor != ATI or not facts.memory_source or isinstance(vram, Unknown) or isinstance(visible, Unknown):
+        return None
+    if not vram or not visible:
+        return None
+    refused = _refused(facts, 0, visible)
+    return VramBar(0, visible, _largest(gpu, facts, 0, refused), (vram, vram), True, facts.memory_source, refused)
+
+
+def _refused(facts: GpuFacts, index: int, size_bytes: int) -> RefusedSize | None:
+    """What its driver found no space for, unless the BAR has that size by now."""
+    refused = next((each for each in facts.refused_sizes if each.bar_index == index), None)
+    if refused is None:
+        return None
+    vram = 0 if isinstance(facts.vram_bytes, Unknown) else facts.vram_bytes
+    return refused if size_bytes < (refused.size_bytes or vram or size_bytes + 1) else None
+
+
+def driver_bar(size_bytes: int, memory_bytes: int, index: int = 1) -> VramBar:
+    """The memory BAR as only the driver tells it: its size and the memory, without the sizes the card offers."""
+    unseen = Unknown("which sizes the card offers is not in this evidence", "sudo lspci -vvv shows them")
+    return VramBar(index, size_bytes, unseen, (memory_bytes, memory_bytes), exact=True)
+
+
+def _largest(gpu: Function, facts: GpuFacts, index: int, refused: RefusedSize | None) -> int | Unknown:
     if sizes := facts.bar_sizes_bytes.get(index):
         return max(sizes)
     config = gpu.config
+    if refused is not None and refused.size_bytes and isinstance(config, Unknown):
+        return refused.size_bytes
     if isinstance(config, Unknown):
         return config
     if isinstance(config.resizable_bars, Unknown):

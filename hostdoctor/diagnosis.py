@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome
+from hostdoctor.findings import OUTCOMES, Check, Finding, Outcome, without_pci
 from hostdoctor.registry import Broken
 from hostdoctor.view import View
 
@@ -40,9 +40,11 @@ def _run(view: View, check: Check | Broken) -> list[Finding]:
     if check.bare_metal_only and view.host.environment.is_guest:
         return [Finding(check.id, "not-applicable", (), "not judged in a guest")]
     functions = view.host.functions
+    blind: list[Finding] = []
     if check.needs_pci and isinstance(functions, Unknown):
-        title = f"there are no PCI functions to look at: {functions.reason}"
-        return [Finding(check.id, "unknown", (), title, help=functions.help)]
+        blind = [without_pci(check.id, functions)]
+    if blind and view.host.log is None and not view.host.nvml_complaint:
+        return blind
     try:
         found = [_checked(each) for each in check.judge(view)]
     except KeyboardInterrupt:
@@ -50,6 +52,8 @@ def _run(view: View, check: Check | Broken) -> list[Finding]:
     except BaseException as error:  # a plugin may even try to exit
         title = f"the check {check.id} failed itself: {type(error).__name__}: {error}"
         return [Finding(check.id, "unknown", (), title, help="report it with the evidence of this host")]
+    if blind and all(finding.outcome in ("ok", "not-applicable") for finding in found):
+        return blind  # a log or a complaint alone can tell of faults, but not that there are none
     return found or [Finding(check.id, "not-applicable", (), check.nothing)]
 
 

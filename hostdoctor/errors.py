@@ -9,12 +9,12 @@ from hostdoctor.facts.unknown import known
 
 # Correctable kinds that tell nothing of the link: advice that software asked for something that is not there, and a log
 # that was full. Both by the kernel's names of today and of before 5.2 (drivers/pci/pcie/aer.c).
-_NOT_OF_THE_LINK = frozenset({"NonFatalErr", "HeaderOF", "Advisory Non-Fatal", "Header Log Overflow"})
+NOT_OF_THE_LINK = frozenset({"NonFatalErr", "HeaderOF", "Advisory Non-Fatal", "Header Log Overflow"})
 
 
 def of_the_link(counters: ErrorCounters) -> int:
     """How many errors the link itself had that were corrected: by AER, or by amdgpu's count of replays if that is more."""
-    corrected = sum(number for kind, number in counters.correctable.items() if kind not in _NOT_OF_THE_LINK)
+    corrected = sum(number for kind, number in counters.correctable.items() if kind not in NOT_OF_THE_LINK)
     return max(corrected, known(counters.replays, 0))
 
 

@@ -63,6 +63,11 @@ def unjudged(check: str, subject: tuple[str, ...], what: str, why: Unknown, evid
     return Finding(check, "unknown", subject, f"{what} not judged: {why.reason}", evidence=evidence, help=why.help)
 
 
+def without_pci(check: str, why: Unknown) -> Finding:
+    """The finding of a check that needs PCI functions where the evidence has none."""
+    return Finding(check, "unknown", (), f"there are no PCI functions to look at: {why.reason}", help=why.help)
+
+
 class Check(msgspec.Struct, frozen=True):
     """A check: its texts and the pure function from facts to findings.
 

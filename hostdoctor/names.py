@@ -35,7 +35,10 @@ def class_name(class_code: int) -> str:
 
 def device_name(function: Function) -> str:
     """A function's product name, or empty where nothing knows it."""
-    return knowledge.name_of(function.id) or _from_hwdb(function.vendor, function.device) or _from_pci_ids(function.id)
+    if not function.device:  # known from a tool's output, which tells no id
+        return function.name
+    named = knowledge.name_of(function.id) or _from_hwdb(function.vendor, function.device) or _from_pci_ids(function.id)
+    return named or function.name
 
 
 def udev_context() -> pyudev.Context:

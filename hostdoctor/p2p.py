@@ -5,7 +5,8 @@ only a copy whose data was compared proves that P2P works.
 
 Sources: AMD: drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_is_peer_accessible and
 amdgpu_device_check_iommu_remap, drivers/pci/p2pdma.c. NVIDIA: open-gpu-kernel-modules
-src/nvidia/src/kernel/platform/p2p/p2p_caps.c.
+src/nvidia/src/kernel/platform/p2p/p2p_caps.c. What a pasted tool says of access (HSA's and CUDA's own answers) is the
+driver's word, as KFD's and NVML's are where they can be asked.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import msgspec
 
 from hostdoctor import knowledge
 from hostdoctor.bars import missing_bars, vram_bar
-from hostdoctor.drivers import nvml_p2p
-from hostdoctor.facts.host import KernelVersion, Kfd
-from hostdoctor.facts.pci import ATI, NVIDIA, Function, GpuFacts
+from hostdoctor.drivers import nvml_gpu, nvml_p2p
+from hostdoctor.facts.driver import PairWord
+from hostdoctor.facts.host import Host, KernelVersion, Kfd
+from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
 from hostdoctor.topology import is_lost
@@ -65,8 +67,9 @@ class Prediction(msgspec.Struct, frozen=True):
     accessor: Function
     owner: Function
     conditions: tuple[Condition, ...]
-    driver_says: bool | None = None  # KFD's or NVML's own verdict, where it can be read
+    driver_says: bool | None = None  # KFD's or NVML's own verdict, where it can be read, else what a pasted tool was told
     driver_evidence: tuple[Evidence, ...] = ()
+    by_word: bool = False  # whether it is a pasted tool's word
 
     @property
     def decisive(self) -> Condition | None:
@@ -103,9 +106,9 @@ def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
     if gone := _gone(view, accessor, owner):
         return Prediction(accessor, owner, (gone,))
     if accessor.vendor == ATI:
-        return _predict_amd(view, accessor, owner)
+        return _with_word(view, _predict_amd(view, accessor, owner))
     if accessor.vendor == NVIDIA:
-        return _predict_nvidia(view, accessor, owner)
+        return _with_word(view, _predict_nvidia(view, accessor, owner))
     text = "there is no rule yet for P2P between Intel GPUs"
     return Prediction(accessor, owner, (Condition("rule", "unknown", text),))
 
@@ -113,6 +116,10 @@ def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
 def _gone(view: View, accessor: Function, owner: Function) -> Condition | None:
     """A GPU that no longer answers, itself or through a port above it, does nothing at all."""
     for gpu in (accessor, owner):
+        if (told := nvml_gpu(view.host, gpu)) and told.lost:
+            evidence = (Evidence(told.origin or "NVML", "GPU is lost (NVML 15)"),)
+            text = f"NVIDIA's driver has lost {gpu.address}"
+            return Condition("answers", "fails", text, evidence, remedies=("check-power-and-seating",))
         for function in (gpu, *view.topology.above(gpu)):
             if lost := is_lost(function):
                 text = f"{function.address} no longer answers"
@@ -121,19 +128,62 @@ def _gone(view: View, accessor: Function, owner: Function) -> Condition | None:
     return None
 
 
+# --- what tools were told ---------------------------------------------------------------------------------------------
+
+
+def access_word(view: View, accessor: str, owner: str) -> PairWord | None:
+    """What a tool was told of the access; None where none was, or where two were told otherwise."""
+    told = [word for word in view.words_on(accessor, owner) if word.allowed is not None]
+    return told[0] if len({word.allowed for word in told}) == 1 else None
+
+
+def linked_by(view: View, accessor: str, owner: str) -> str:
+    """The kind of link that a tool names for a pair, "XGMI", or empty."""
+    return next((word.link for word in view.words_on(accessor, owner) if word.link), "")
+
+
+def _with_word(view: View, prediction: Prediction) -> Prediction:
+    """A prediction with a tool's word, where neither KFD nor NVML could be asked.
+
+    A refusal is a condition of its own: the last, so that what explains it goes before it.
+    """
+    word = access_word(view, prediction.accessor.address, prediction.owner.address)
+    if word is None or prediction.driver_says is not None:
+        return prediction
+    evidence = (Evidence(word.source, word.text),)
+    conditions = prediction.conditions
+    if not word.allowed:
+        text = "the driver grants no access, and why cannot be seen here"
+        by_design = prediction.accessor.vendor == NVIDIA and _refuses_some(view, prediction)
+        conditions += (Condition("access", "fails", text, evidence, by_design=by_design, remedies=("attach-p2p-evidence",)),)
+    return msgspec.structs.replace(
+        prediction, conditions=conditions, driver_says=word.allowed, driver_evidence=evidence, by_word=True
+    )
+
+
+def _refuses_some(view: View, prediction: Prediction) -> bool:
+    """Whether NVIDIA's driver refuses this pair as it refuses some on healthy hosts.
+
+    It does so between products that it need not allow it on, and, where it allows other pairs, between those that neither
+    NVLink nor a chipset it knows joins.
+    """
+    policies = {pcie_p2p_policy(gpu) for gpu in (prediction.accessor, prediction.owner)}
+    return "allowed" not in policies or view.some_access_granted
+
+
 # --- AMD -------------------------------------------------------------------------------------------------------------
 
 
 def _predict_amd(view: View, accessor: Function, owner: Function) -> Prediction:
     says, evidence = kfd_verdict(view.host.kfd, accessor, owner)
-    if xgmi := same_hive(view.host.kfd, accessor, owner):
+    if xgmi := same_hive(view.host.kfd, accessor, owner) or _told_xgmi(view, accessor, owner):
         return Prediction(accessor, owner, (xgmi,), says, evidence)
     conditions = (
         _amdgpu_bound(accessor, owner),
         p2p_switched_on(view),
         *_processor_fabric(view.host.kfd, owner),
         _distance(view, accessor, owner),
-        _large_bar(owner, view.host.gpu_facts.get(owner.address, GpuFacts())),
+        _large_bar(view, owner, view.host.gpu_facts.get(owner.address, GpuFacts())),
         reach(view, accessor, owner),
     )
     return Prediction(accessor, owner, conditions, says, evidence)
@@ -148,6 +198,16 @@ def same_hive(kfd: Kfd | Unknown | None, accessor: Function, owner: Function) ->
     if not hive or hive != hives.get(owner.address):
         return None
     return Condition("xgmi", "holds", "both are in one XGMI hive, which needs no PCIe P2P")
+
+
+def _told_xgmi(view: View, accessor: Function, owner: Function) -> Condition | None:
+    """The same by what a tool names as the link, where KFD could not be read."""
+    if isinstance(view.host.kfd, Kfd):
+        return None
+    word = next((each for each in view.words_on(accessor.address, owner.address) if each.link == "XGMI"), None)
+    if word is None or word.allowed is False:
+        return None
+    return Condition("xgmi", "holds", "XGMI joins both, which needs no PCIe P2P", (Evidence(word.source, word.text),))
 
 
 def _processor_fabric(kfd: Kfd | Unknown | None, owner: Function) -> Iterator[Condition]:
@@ -299,6 +359,8 @@ def _is_intel_host(view: View, accessor: Function) -> bool:
 def _host_bridge_allowed(first: Function | None, version: KernelVersion, same: bool) -> bool | None:
     if first is None:
         return False
+    if not first.has_known_id:
+        return None
     found = knowledge.host_bridge_allowed(first.id, (version.major, version.minor))
     if found is None:
         return False
@@ -311,14 +373,15 @@ def _host_bridge_evidence(firsts: list[Function | None]) -> tuple[Evidence, ...]
     return tuple(Evidence(first.origin, first.id) for first in unique.values())
 
 
-def _large_bar(owner: Function, facts: GpuFacts) -> Condition:
+def _large_bar(view: View, owner: Function, facts: GpuFacts) -> Condition:
     """Visible VRAM must be all of VRAM (amdgpu_gmc large BAR); amdgpu says so itself."""
     total, visible = facts.vram_bytes, facts.visible_vram_bytes
     if isinstance(total, Unknown) or isinstance(visible, Unknown):
-        return _large_bar_by_id(owner)
+        by_id = _large_bar_by_id(owner)
+        return _large_bar_by_word(view, owner) or by_id if by_id.state == "unknown" else by_id
     evidence = (
-        Evidence(owner.source("mem_info_vis_vram_total"), str(visible)),
-        Evidence(owner.source("mem_info_vram_total"), str(total)),
+        Evidence(facts.memory_source or owner.source("mem_info_vis_vram_total"), str(visible)),
+        Evidence(facts.memory_source or owner.source("mem_info_vram_total"), str(total)),
     )
     if visible and visible == total:
         return Condition("large-bar", "holds", "all of the owner's memory shows in its BAR", evidence)
@@ -347,13 +410,23 @@ def _large_bar_by_id(owner: Function) -> Condition:
     if bar is None or isinstance(bar, Unknown) or not bar.assigned or vram is None:
         text = "how much of the owner's memory shows in its BAR is not known"
         return Condition("large-bar", "unknown", text)
-    evidence = (Evidence(owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
+    evidence = (Evidence(bar.said_at or owner.source("resource"), f"BAR{bar.index} {bar.size_bytes >> 20:,} MiB"),)
     if bar.size_bytes >= vram[1]:
         return Condition("large-bar", "holds", "the owner's BAR is as large as its memory", evidence)
     if bar.size_bytes < vram[0] * 0.9:
         text = f"the owner's BAR of {bar.size_bytes >> 20:,} MiB is smaller than its memory"
         return Condition("large-bar", "fails", text, evidence, remedies=("firmware-resizable-bar",))
     return Condition("large-bar", "unknown", "how much memory the owner has is not known", evidence)
+
+
+def _large_bar_by_word(view: View, owner: Function) -> Condition | None:
+    """HSA lets a processor reach a GPU's memory where the BAR shows all of it (hsa_amd_agent_memory_pool_get_info)."""
+    words = view.processor_words.get(owner.address, [])
+    if not words or any(word.allowed is not False for word in words):
+        return None
+    text = "no processor can reach the owner's memory: its BAR does not show all of it"
+    evidence = (Evidence(words[0].source, f"{words[0].accessor} to {owner.address}: {words[0].text}"),)
+    return Condition("large-bar", "fails", text, evidence, remedies=("firmware-resizable-bar",))
 
 
 def mask_bits(gpu: Function) -> tuple[int | Unknown, Evidence]:
@@ -379,12 +452,13 @@ def reach(view: View, accessor: Function, owner: Function) -> Condition:
     if bar is None and not missing_bars(owner):
         return Condition("bar-reach", "unknown", "where the owner's BAR lies is not known")
     if bar is None or not bar.assigned:
-        nowhere = (Evidence(owner.source("resource"), "no address for the memory BAR"),)
+        said_at = next((each.said_at for each in missing_bars(owner)), "")
+        nowhere = (Evidence(said_at or owner.source("resource"), "no address for the memory BAR"),)
         text = "the owner's memory BAR has no address"
         return Condition("bar-reach", "fails", text, nowhere, remedies=("firmware-above-4g-decoding",))
     if isinstance(bits, Unknown):
         return Condition("bar-reach", "unknown", bits.reason)
-    where = Evidence(owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
+    where = Evidence(bar.said_at or owner.source("resource"), f"BAR{bar.index} {bar.address:#x}-{bar.end:#x}")
     if view.host.cpu.is_amd and bar.address <= HT_HOLE_END and bar.end >= HT_HOLE_START:
         text = "the owner's BAR lies in the HyperTransport range just below 1 TiB, where AMD processors may map no DMA"
         return Condition("bar-reach", "unknown", text, (where,), remedies=("firmware-mmio-below-dma-limit",))
@@ -407,7 +481,7 @@ def driver_remaps(view: View) -> bool | Unknown:
     if amdgpu and amdgpu.version:
         return Unknown(f"amdgpu {amdgpu.version} is not the kernel's own")
     if isinstance(boot.version, Unknown):
-        return boot.version
+        return False if boot.older_than is not None and boot.older_than <= REMAP_SINCE else boot.version
     if boot.version >= REMAP_SINCE:
         return True
     if ".el" in known(boot.release, ""):
@@ -417,10 +491,11 @@ def driver_remaps(view: View) -> bool | Unknown:
 
 def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple[Evidence, ...]) -> Condition:
     type_, remaps = accessor.iommu_type, driver_remaps(view)
-    if isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED):
+    if remaps is not False and (isinstance(type_, Unknown) or (isinstance(remaps, Unknown) and type_ in TRANSLATED)):
         why = remaps.reason if isinstance(remaps, Unknown) else "its mode is not known"
         return Condition("bar-reach", "unknown", f"{beyond}, and whether the IOMMU maps it is not known: {why}", seen)
-    mode = Evidence(accessor.source("iommu_group/type"), type_ or "no IOMMU group")
+    shown = type_.reason if isinstance(type_, Unknown) else type_ or "no IOMMU group"
+    mode = Evidence(accessor.source("iommu_group/type"), shown)
     if type_ in TRANSLATED and remaps:
         text = f"{beyond}, but the IOMMU ({type_}) maps it, as kernels from {REMAP_SINCE} on let amdgpu do"
         return Condition("bar-reach", "holds", text, (*seen, mode))
@@ -432,22 +507,42 @@ def _reach_by_remapping(view: View, accessor: Function, beyond: str, seen: tuple
 
 
 def _predict_nvidia(view: View, accessor: Function, owner: Function) -> Prediction:
-    conditions, verdict = _nvidia_conditions(view, accessor, owner), nvml_p2p(view.host, accessor, owner)
+    conditions = _nvidia_conditions(view, accessor, owner)
+    verdict = nvml_p2p(view.nvml_pairs.get((accessor.address, owner.address)))
     if verdict is None:
-        return Prediction(accessor, owner, conditions)
+        nvlink = _told_nvlink(view.host, accessor, owner)
+        return Prediction(accessor, owner, (nvlink,) if nvlink else conditions)
     state: State = "unknown" if verdict.allowed is None else "holds" if verdict.allowed else "fails"
     nvml = Condition("nvml", state, verdict.text, verdict.evidence, by_design=state == "fails" and not verdict.by_key)
-    if verdict.allowed and verdict.over_nvlink:
-        nvlink = Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P")
-        return Prediction(accessor, owner, (nvlink, nvml), True, verdict.evidence)
-    if verdict.allowed:
-        # What the driver decides for itself and the tables do not know is settled by its own word.
-        conditions = tuple(each for each in conditions if each.state != "unknown" or each.name not in _DRIVER_DECIDES)
-    return Prediction(accessor, owner, (*conditions, nvml), verdict.allowed, verdict.evidence)
+    if verdict.over_nvlink and verdict.allowed is not False:
+        nvlink = Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P", verdict.evidence)
+        mig = tuple(each for each in conditions if each.name == "mig" and not verdict.allowed)
+        told = (nvlink, nvml) if verdict.allowed else (*mig, nvlink)
+        return Prediction(accessor, owner, told, verdict.allowed, verdict.evidence)
+    # What the driver decides for itself and the tables do not know is settled by its own word.
+    settled = tuple(each for each in conditions if each.state != "unknown" or each.name not in _DRIVER_DECIDES)
+    if verdict.granted and verdict.allowed is None and settled == conditions:
+        return Prediction(accessor, owner, conditions)  # half an answer, and none was needed
+    told = (*(settled if verdict.granted else conditions), nvml)
+    return Prediction(accessor, owner, told, verdict.allowed, verdict.evidence)
+
+
+def _told_nvlink(host: Host, accessor: Function, owner: Function) -> Condition | None:
+    """NVLink that another tool has seen up: NCCL asks NVML for each link's state and whether it serves P2P."""
+    for word in host.pair_words:
+        if (
+            word.link == "NVLINK"
+            and word.allowed is not False
+            and (word.accessor, word.owner) == (accessor.address, owner.address)
+        ):
+            evidence = (Evidence(word.source, word.text),)
+            return Condition("nvlink", "holds", "NVLink joins both, which needs no PCIe P2P", evidence)
+    return None
 
 
 def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple[Condition, ...]:
     return (
+        *_partitioned(view.host, accessor, owner),
         _same_chip(accessor, owner),
         _product_policy(accessor, owner),
         _nvidia_bound(accessor, owner),
@@ -456,30 +551,60 @@ def _nvidia_conditions(view: View, accessor: Function, owner: Function) -> tuple
     )
 
 
+def products_of(gpu: Function) -> tuple[knowledge.Gpu, ...]:
+    """The products that a GPU can be: by its id, else by what a tool calls it."""
+    return knowledge.gpus_by_id(gpu.id) or knowledge.gpus_by_name(gpu.name)
+
+
+def chip_of(gpu: Function) -> str:
+    """The die, where all products that a GPU can be have the same; else empty."""
+    if chip := knowledge.chip_of(gpu.id):
+        return chip
+    chips = {product.chip for product in products_of(gpu)}
+    return chips.pop() if len(chips) == 1 else ""
+
+
+def _partitioned(host: Host, accessor: Function, owner: Function) -> Iterator[Condition]:
+    """A GPU that is divided (MIG) does no P2P (p2p_caps.c)."""
+    for gpu in (accessor, owner):
+        told = nvml_gpu(host, gpu)
+        if told and told.mig_enabled is True:
+            text = f"{gpu.address} is divided by MIG, and NVIDIA's driver does no P2P with it then"
+            yield Condition("mig", "fails", text, (Evidence(told.origin or "NVML", "MIG mode: enabled"),), by_design=True)
+            return
+
+
 def same_nvidia_chip(a: Function, b: Function) -> bool | None:
     """Whether two GPUs have the same die; None where one of them is not in the tables."""
-    if a.device == b.device:
+    if a.is_twin_of(b):
         return True
-    chips = (knowledge.chip_of(a.id), knowledge.chip_of(b.id))
+    chips = (chip_of(a), chip_of(b))
     return chips[0] == chips[1] if all(chips) else None
+
+
+def _identity(gpu: Function) -> Evidence:
+    """What tells which product it is."""
+    if not gpu.device:
+        return Evidence(gpu.origin, gpu.name or "no name")
+    return Evidence(gpu.source("device"), f"{gpu.id} {knowledge.name_of(gpu.id)}".strip())
 
 
 def _same_chip(accessor: Function, owner: Function) -> Condition:
     """p2p_caps.c compares architecture and implementation of both."""
     same = same_nvidia_chip(accessor, owner)
-    ids = tuple(Evidence(gpu.source("device"), f"{gpu.id} {knowledge.name_of(gpu.id)}".strip()) for gpu in (accessor, owner))
+    ids = (_identity(accessor), _identity(owner))
     if same is None:
         return Condition("same-chip", "unknown", "whether both have the same chip is not in the tables", ids)
     if same:
         return Condition("same-chip", "holds", "both have the same chip", ids)
-    chips = " and ".join(sorted((knowledge.chip_of(gpu.id) or gpu.id).upper() for gpu in (accessor, owner)))
+    chips = " and ".join(sorted((chip_of(gpu) or gpu.id).upper() for gpu in (accessor, owner)))
     text = f"NVIDIA's driver does PCIe P2P only between GPUs of the same chip, and these are {chips}"
     return Condition("same-chip", "fails", text, ids, by_design=True)
 
 
 def pcie_p2p_policy(gpu: Function) -> str:
     """What the stock driver does with the product: "allowed", "refused", "unconfirmed", "none", or "" if not in the tables."""
-    policies = {product.pcie_p2p for product in knowledge.gpus_by_id(gpu.id)}
+    policies = {product.pcie_p2p for product in products_of(gpu)}
     return policies.pop() if len(policies) == 1 else ""
 
 
@@ -487,9 +612,10 @@ def _product_policy(accessor: Function, owner: Function) -> Condition:
     policies = {gpu.address: pcie_p2p_policy(gpu) for gpu in (accessor, owner)}
     for gpu in (accessor, owner):
         if policies[gpu.address] in ("refused", "none"):
-            name = knowledge.name_of(gpu.id)
+            name = knowledge.name_of(gpu.id) if gpu.device else gpu.name
             text = f"NVIDIA's stock driver refuses PCIe P2P on {name}: a policy of the product, not a fault"
-            return Condition("policy", "fails", text, (Evidence(gpu.source("device"), gpu.id),), by_design=True)
+            seen = Evidence(gpu.source("device"), gpu.id) if gpu.device else _identity(gpu)
+            return Condition("policy", "fails", text, (seen,), by_design=True)
     if all(policy == "allowed" for policy in policies.values()):
         return Condition("policy", "holds", "the driver is not known to refuse P2P on these products")
     text = "whether the driver allows P2P on these products is not known; nvidia-smi topo -p2p r tells"
@@ -515,6 +641,9 @@ def _one_old_root_complex(view: View, accessor: Function, owner: Function) -> Co
         return Condition("root-complex", "unknown", f"the ports above {cut_off[0]} are not all in this evidence")
     roots = [(view.topology.above(gpu) or [gpu])[-1] for gpu in (accessor, owner)]
     old = [root for root in roots if knowledge.nvidia_old_root_port(root.id)]
+    nameless = [root.address for root in roots if root.vendor == INTEL and not root.has_known_id]
+    if not old and nameless and accessor.root != owner.root:
+        return Condition("root-complex", "unknown", f"which processor's port {nameless[0]} is, its name does not tell")
     if not old or accessor.root == owner.root:
         return Condition("root-complex", "holds", "no old root complex lies between them")
     text = f"the driver refuses P2P between root complexes of this generation of Intel processors ({old[0].id})"

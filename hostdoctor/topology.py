@@ -12,7 +12,7 @@ from functools import cached_property
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.pci import ATI, DOWNSTREAM_PORT, INTEGRATED_ENDPOINT, INTEL, NVIDIA, Function, Link
+from hostdoctor.facts.pci import ATI, DOWNSTREAM_PORT, INTEGRATED_ENDPOINT, INTEL, NVIDIA, ROOT_PORT, Express, Function, Link
 from hostdoctor.facts.unknown import Unknown, known
 
 # Intel chipsets put their root ports at 00:1a.0 and up, processors below (Intel chipset datasheets, "PCI Express
@@ -52,6 +52,7 @@ class Segment(msgspec.Struct, frozen=True):
         return gbs_of(self.max_speed_gts, self.max_width)
 
 
+_LEFT_OUT = Unknown("the ports above the card are left out of this evidence")
 _NO_LINK = Unknown("it has no PCI Express link")
 _NOTHING = Link(_NO_LINK, _NO_LINK, _NO_LINK, _NO_LINK)
 
@@ -82,6 +83,9 @@ def gbs_of(speed_gts: float | Unknown, width: int | Unknown) -> float | Unknown:
         return width
     rate = knowledge.link_gbs(speed_gts, width)
     return Unknown(f"{speed_gts:g} GT/s is no known speed") if rate is None else rate
+
+
+_NAMELESS = Unknown("which bridges lie above the card is not told by their ids", "attach lspci -nn -vvv, run with sudo")
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -116,6 +120,16 @@ class Card(msgspec.Struct, frozen=True):
     def segments(self) -> tuple[Segment, ...]:
         """The slot's link and those above it."""
         return (self.slot, *self.uplinks) if isinstance(self.slot, Segment) else self.uplinks
+
+
+def to_root_gbs(card: Card) -> float | Unknown:
+    """GB/s each way that the narrowest link between card and root complex carries under load."""
+    rates: list[float] = []
+    for segment in card.segments:
+        if isinstance(segment.loaded_gbs, Unknown):
+            return segment.loaded_gbs
+        rates.append(segment.loaded_gbs)
+    return min(rates) if rates else Unknown("there is no link above the card in this evidence")
 
 
 class Topology:
@@ -169,7 +183,8 @@ class Topology:
             root = known(function.root, "")
             if function.parent is None and root and (root not in first or function.address < first[root].address):
                 first[root] = function
-        return first
+        # A text may leave out the first one, which stands at 00.0 wherever the kernel's list of host bridges looks.
+        return {root: each for root, each in first.items() if each.is_from_sysfs or each.address.endswith(":00.0")}
 
     @cached_property
     def gpus(self) -> tuple[Function, ...]:
@@ -186,8 +201,9 @@ class Topology:
     def _is_discrete_gpu(self, function: Function) -> bool:
         if not is_gpu_class(function) or function.is_virtual_function or self._is_integrated(function):
             return False
-        first = self.functions.get(f"{function.address[:-1]}0")
-        return function.address.endswith(".0") or first is None or not is_gpu_class(first)
+        slot, _, number = function.address.rpartition(".")
+        first = self.functions.get(f"{slot}.0")
+        return not slot or number == "0" or first is None or not is_gpu_class(first)
 
     def _is_integrated(self, function: Function) -> bool:
         parent = self.functions.get(known(function.parent, None) or "")
@@ -197,8 +213,7 @@ class Topology:
         on_root_bus = function.parent is None or (isinstance(function.parent, Unknown) and ":00:" in function.address)
         if function.vendor != INTEL or not on_root_bus or knowledge.is_intel_discrete(function.id):
             return False
-        express = function.express
-        on_chip = isinstance(express, Unknown) or express is None or express.port_type == INTEGRATED_ENDPOINT
+        on_chip = function.express_type in (None, INTEGRATED_ENDPOINT)
         return on_chip and (function.base_class == 0x12 or function.address.endswith(":00:02.0"))
 
     @cached_property
@@ -214,6 +229,10 @@ class Topology:
             if role == "upstream":
                 break
         rest = chain[edge:]
+        if len(rest) > 1 and _may_be_on_board(gpu, rest[1]):
+            return Card(gpu, rest[0], _NAMELESS, (), _NAMELESS)
+        if any(function.ports_left_out for function in rest):
+            return Card(gpu, rest[0], _LEFT_OUT, (), _LEFT_OUT)
         segments = [Segment(rest[n], rest[n + 1]) for n in _link_starts(rest)]
         slot: Segment | Unknown | None = segments[0] if segments else None
         if slot is None and (known(rest[0].parent, None) or isinstance(rest[0].parent, Unknown)):
@@ -225,7 +244,16 @@ class Topology:
             return "chipset"
         if not self.knows_way_up(gpu):
             return Unknown("the ports above the card are not all in this evidence")
+        if not all(bridge.has_known_id for bridge in bridges):
+            return _NAMELESS
         return "switch" if len(bridges) > 1 else "processor"
+
+
+def _may_be_on_board(gpu: Function, bridge: Function) -> bool:
+    """Whether a bridge whose id the evidence does not have can belong to the card's own switch: NVIDIA's cards have none."""
+    express = bridge.express
+    is_root_port = bridge.parent is None or (isinstance(express, Express) and express.port_type == ROOT_PORT)
+    return gpu.vendor != NVIDIA and not bridge.has_known_id and not is_root_port
 
 
 def _link_starts(chain: list[Function]) -> list[int]:
@@ -235,8 +263,7 @@ def _link_starts(chain: list[Function]) -> list[int]:
     """
     starts, at = [], 0
     while at + 1 < len(chain):
-        express = chain[at].express
-        if not isinstance(express, Unknown) and express is not None and express.port_type == DOWNSTREAM_PORT:
+        if chain[at].express_type == DOWNSTREAM_PORT:
             at += 1
             continue
         starts.append(at)

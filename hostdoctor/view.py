@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from hostdoctor import p2p
+from hostdoctor.facts.bandwidth import is_host
+from hostdoctor.facts.driver import Nvml, NvmlPair, PairWord
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
+from hostdoctor.measured import Measured
 from hostdoctor.names import device_name
 from hostdoctor.topology import Card, Topology
 
@@ -61,6 +64,42 @@ class View:
         return p2p.predict(self)
 
     @cached_property
+    def _words(self) -> Mapping[tuple[str, str], list[PairWord]]:
+        found: dict[tuple[str, str], list[PairWord]] = {}
+        for word in self.host.pair_words:
+            found.setdefault((word.accessor, word.owner), []).append(word)
+        return found
+
+    def words_on(self, accessor: str, owner: str) -> list[PairWord]:
+        """What pasted tools say of an ordered pair."""
+        return self._words.get((accessor, owner), [])
+
+    @cached_property
+    def processor_words(self) -> Mapping[str, list[PairWord]]:
+        """What pasted tools say of the processors' access to each GPU's memory."""
+        found: dict[str, list[PairWord]] = {}
+        for word in self.host.pair_words:
+            if is_host(word.accessor):
+                found.setdefault(word.owner, []).append(word)
+        return found
+
+    @cached_property
+    def some_access_granted(self) -> bool:
+        """Whether a pasted tool was granted access between any two GPUs."""
+        return any(word.allowed for word in self.host.pair_words if not is_host(word.accessor))
+
+    @cached_property
+    def measured(self) -> Measured:
+        """What recorded runs tell."""
+        return Measured(self)
+
+    @cached_property
+    def nvml_pairs(self) -> Mapping[tuple[str, str], NvmlPair]:
+        """What NVML says of each (accessor, owner)."""
+        pairs = self.host.nvml.pairs if isinstance(self.host.nvml, Nvml) else ()
+        return {(pair.accessor, pair.owner): pair for pair in pairs}
+
+    @cached_property
     def amd_reaches(self) -> Mapping[tuple[str, str], p2p.Condition]:
         """For each (accessor, owner) of AMD GPUs that PCIe joins: whether the owner's BAR is within reach."""
         amd = p2p.candidates(self, ATI)
@@ -72,6 +111,11 @@ class View:
             if a is not b and not p2p.same_hive(kfd, a, b)
         }
 
+    @property
+    def rests_on_translation(self) -> bool:
+        """Whether some pair of AMD GPUs does P2P only because the IOMMU translates, so that iommu=pt would end it."""
+        return any(each.state == "holds" and "beyond" in each.text for each in self.amd_reaches.values())
+
     def name(self, function: Function) -> str:
         """What a GPU is called, or its ids where nothing knows it."""
-        return device_name(function) or f"[{function.id}]"
+        return device_name(function) or (f"[{function.id}]" if function.device else "unknown model")

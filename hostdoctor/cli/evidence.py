@@ -64,6 +64,8 @@ def evidence_options(command: F) -> F:
 
 def open_evidence(root: str | None, paths: Sequence[str]) -> Opened:
     """This host, the tree that was named, or attachments; ends the program where there is nothing to read."""
+    if root is not None and _is_sosreport(root):  # it holds no whole tree, but what commands printed
+        paths, root = [root, *paths], None
     named = [] if root is None else [root]
     for path in paths:
         if path != "-" and not os.path.lexists(path):
@@ -140,7 +142,11 @@ class Opened:
 
 
 def _is_tree(path: str) -> bool:
-    return any(os.path.isdir(os.path.join(path, part)) for part in _PARTS)
+    return any(os.path.isdir(os.path.join(path, part)) for part in _PARTS) and not _is_sosreport(path)
+
+
+def _is_sosreport(path: str) -> bool:
+    return os.path.isdir(os.path.join(path, "sos_commands"))
 
 
 def _why_no_tree(path: str) -> str:

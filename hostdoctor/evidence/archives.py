@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from hostdoctor.evidence.support import is_ballast
+
 _CHUNK = 1 << 18
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _DEEPEST = 4  # a .gz in a tar in a .zip in a .gz, and no more
@@ -26,6 +28,7 @@ class Limits:
     def __init__(self, total_bytes: int, files: int) -> None:
         self.bytes_left = total_bytes
         self.files_left = files
+        self.left_out = 0  # files that tell nothing here, by their paths
 
 
 class Unpacked(NamedTuple):
@@ -219,6 +222,9 @@ def _zip_members(data: bytes) -> Iterator[_Member]:
 def _members(name: str, members: Iterator[_Member], limits: Limits, depth: int) -> Iterator[Unpacked]:
     try:
         for member in members:
+            if is_ballast(member.name):
+                limits.left_out += 1
+                continue
             if limits.files_left <= 0:
                 yield Unpacked(name, "", b"", "it holds more files than are read of attachments")
                 return

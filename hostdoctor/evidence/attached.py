@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hostdoctor.evidence.archives import Limits, unpack
+from hostdoctor.evidence.support import SOS_MARK, is_ballast
 
 FILE_LIMIT = 128 << 20
 TOTAL_LIMIT = 256 << 20
 MOST_FILES = 20_000
+_LINK = "it is a link, and links are not followed"
 STANDARD_INPUT = "standard input"
 
 _TEXT_LIMIT = 32 << 20  # what is longer is cut: no output that people paste comes near
@@ -52,12 +54,14 @@ def read_attachments(paths: Sequence[str]) -> Attached:
     unread: list[tuple[str, str]] = []
     limits = Limits(TOTAL_LIMIT, MOST_FILES)
     for path in paths:
-        for name, inner, place in _found(path):
+        limits.left_out = 0
+        for name, inner, place in _found(path, limits):
             if limits.files_left <= 0:
                 unread.append((path, f"it holds more than {MOST_FILES:,} files"))
                 return Attached(tuple(files), tuple(unread))
             limits.files_left -= 1
-            data = _data(place, min(FILE_LIMIT, limits.bytes_left))
+            is_link = bool(inner) and os.path.islink(place) and os.path.exists(place)
+            data = _LINK if is_link else _data(place, min(FILE_LIMIT, limits.bytes_left))
             if isinstance(data, str):
                 unread.append((name, data))
                 continue
@@ -69,6 +73,8 @@ def read_attachments(paths: Sequence[str]) -> Attached:
                     unread.append((found.name, problem or f"what follows its first {_TEXT_LIMIT >> 20} MiB was left out"))
                 if text:
                     files.append(Attachment(found.name, found.path, text))
+        if limits.left_out:
+            unread.append((path, f"{limits.left_out:,} of its files tell nothing of GPUs, PCI, the kernel or booting"))
     return Attached(tuple(files), tuple(unread))
 
 
@@ -83,17 +89,24 @@ def _text(data: bytes) -> str | None:
     return data.decode("utf-8", "replace")
 
 
-def _found(path: str) -> Iterator[tuple[str, str, str]]:
-    """Name, path inside, and where to open, of each file below a path."""
+def _found(path: str, limits: Limits) -> Iterator[tuple[str, str, str]]:
+    """Name, path inside, and where to open, of each file below a path, without a support folder's ballast."""
     if path == "-" or not os.path.isdir(path):
         yield STANDARD_INPUT if path == "-" else os.path.basename(path) or path, "", path
         return
+    sosreports: tuple[str, ...] = ()
     for folder, folders, names in os.walk(path):
         folders.sort()
+        if SOS_MARK in folders:
+            sosreports += (folder,)
+        in_sos = folder.startswith(sosreports)
         for name in sorted(names):
             whole = os.path.join(folder, name)
             inner = os.path.relpath(whole, path)
-            yield inner, inner, whole
+            if is_ballast(inner, in_sos):
+                limits.left_out += 1
+            elif not (in_sos and os.path.islink(whole)):  # those of a sosreport lead to what it holds anyway
+                yield inner, inner, whole
 
 
 def _data(path: str, limit: int) -> bytes | str:

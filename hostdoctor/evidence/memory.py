@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -99,6 +100,10 @@ class MemoryEvidence:
         if found is None:
             raise Unreadable(path, "missing")
         return sorted(found)
+
+    def folders_named(self, pattern: re.Pattern[str]) -> list[str]:
+        """The paths of all folders whose own name is what the pattern matches, sorted."""
+        return sorted(path for path in self._folders if pattern.fullmatch(path.rpartition("/")[2]))
 
     def link(self, path: str) -> str:
         """There are no links; raises Unreadable."""

@@ -6,6 +6,7 @@ Verdicts stand without these facts; where both speak, a difference is named.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -13,7 +14,7 @@ from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 
 
 class NvmlGpu(msgspec.Struct, frozen=True):
-    """One GPU as NVML sees it. Generations are PCIe generations, 1 for 2.5 GT/s."""
+    """One GPU as NVML sees it, asked or as nvidia-smi printed it. Generations are PCIe generations, 1 for 2.5 GT/s."""
 
     address: str
     name: str | Unknown = NOT_CAPTURED
@@ -32,6 +33,9 @@ class NvmlGpu(msgspec.Struct, frozen=True):
     ecc_enabled: bool | Unknown = NOT_CAPTURED
     ecc_uncorrected: int | Unknown = NOT_CAPTURED
     lost: bool = False  # NVML_ERROR_GPU_IS_LOST
+    mig_enabled: bool | Unknown = NOT_CAPTURED
+    trouble: str = ""  # what else the driver says is wrong with it, "the GPU requires a reset"
+    origin: str = ""  # where nvidia-smi's words stand, "smi.txt:9"; empty where NVML itself was asked
 
 
 class NvmlPair(msgspec.Struct, frozen=True):
@@ -43,6 +47,8 @@ class NvmlPair(msgspec.Struct, frozen=True):
     write: int | Unknown
     nvlink: int | Unknown = NOT_CAPTURED
     topology: int | Unknown = NOT_CAPTURED
+    atomics: int | Unknown = NOT_CAPTURED
+    origin: str = ""  # where nvidia-smi's matrix has it; empty where NVML itself was asked
 
 
 class Nvml(msgspec.Struct, frozen=True):
@@ -53,6 +59,7 @@ class Nvml(msgspec.Struct, frozen=True):
     cuda_version: int | Unknown  # 12080 is 12.8
     gpus: tuple[NvmlGpu, ...]
     pairs: tuple[NvmlPair, ...]
+    origin: str = "NVML"  # what told it: the library, or the place of nvidia-smi's output
 
 
 class PairWord(msgspec.Struct, frozen=True):
@@ -115,16 +122,49 @@ class DeviceNode(msgspec.Struct, frozen=True):
     mode: int  # permission bits
     readable: bool
     writable: bool
+    source: str = ""  # where it is listed, if not by this host's kernel
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The calling user's rights."""
+    """The calling user's rights; in a paste, those of the user whom it tells of.
+
+    Attributes:
+        user: the number; negative where a paste gives none.
+        groups: their numbers, negative for those of which only the name is known.
+        nodes: the device files.
+        group_names: of the groups that own them.
+        memlock_bytes: None is unlimited.
+        user_name: where only a paste tells it.
+        absent: paths that are known not to be there; None where those are all that `nodes` lacks.
+    """
 
     user: int
     groups: tuple[int, ...]
     nodes: tuple[DeviceNode, ...]
     group_names: Mapping[int, str] = {}
-    memlock_bytes: int | Unknown | None = NOT_CAPTURED  # None is unlimited
+    memlock_bytes: int | Unknown | None = NOT_CAPTURED
+    user_name: str = ""
+    absent: tuple[str, ...] | None = None
+
+
+RefusalKind = Literal["permission", "prohibited", "missing", "module", "driver", "runtime"]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """That a tool of AMD's could not use the driver.
+
+    Attributes:
+        kind: "permission" (EACCES), "prohibited" (EPERM: not by the file's mode), "missing" (no such file), "module" (not
+            loaded), "driver" (opening was allowed, and the driver refused) or "runtime" (no cause told).
+        answer: in the kernel's or the tool's words.
+        source: where that stands.
+        notes: what the tool says beside it, of the user's groups.
+    """
+
+    kind: RefusalKind
+    answer: str
+    source: str
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 class ErrorCounters(msgspec.Struct, frozen=True):

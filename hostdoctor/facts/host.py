@@ -7,23 +7,11 @@ from collections.abc import Mapping
 import msgspec
 
 from hostdoctor.facts.bandwidth import Run
-from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Samples
+from hostdoctor.facts.boot_files import BootFiles, Parameter
+from hostdoctor.facts.driver import Access, AmdSmi, ErrorCounters, NetworkDevice, Nvml, PairWord, Refusal, Samples
 from hostdoctor.facts.log import KernelLog
-from hostdoctor.facts.pci import Function, GpuFacts
+from hostdoctor.facts.pci import Acs, Function, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """One token of the kernel command line, split as the kernel splits it (lib/cmdline.c next_arg)."""
-
-    name: str
-    value: str | None
-    text: str  # as it stands on the line
-
-    @property
-    def key(self) -> str:
-        """The name with the kernel's equivalence of - and _ (parameq)."""
-        return self.name.replace("-", "_")
 
 
 class KernelVersion(msgspec.Struct, frozen=True, order=True):
@@ -48,6 +36,7 @@ class Boot(msgspec.Struct, frozen=True):
     config_source: str = ""
     distribution: str | Unknown = NOT_CAPTURED  # PRETTY_NAME
     distribution_id: str | Unknown = NOT_CAPTURED  # ID
+    older_than: KernelVersion | None = None  # what the wording of its log tells where the version is not known
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -105,6 +94,7 @@ class Aperture(msgspec.Struct, frozen=True):
     root: str
     start: int
     end: int
+    source: str = "/proc/iomem"
 
     @property
     def size_bytes(self) -> int:
@@ -113,9 +103,10 @@ class Aperture(msgspec.Struct, frozen=True):
 
 
 class MemoryMap(msgspec.Struct, frozen=True):
-    """Root bus apertures."""
+    """Root bus apertures, and the last address of installed memory."""
 
     apertures: tuple[Aperture, ...] | Unknown = NOT_CAPTURED
+    memory_end: int | Unknown = NOT_CAPTURED
 
 
 class Numa(msgspec.Struct, frozen=True):
@@ -180,6 +171,32 @@ class Contradiction(msgspec.Struct, frozen=True):
     said: tuple[tuple[str, str], ...]  # (source, value), the one that was believed first
 
 
+class BootLink(msgspec.Struct, frozen=True):
+    """The bandwidth between a function and the root complex as the kernel found it when it enumerated the function.
+
+    It is taken before drivers save power, but tells of that moment alone: the narrowest link of the way, not each of them.
+
+    Attributes:
+        limited_by: the port whose link is the narrowest; empty where the function can use all it is able to.
+        speed_gts: of that link.
+        width: of that link.
+        gbs: of that link, GB/s (10^9) one way, after coding.
+        capable_speed_gts: what the function itself is able to.
+        capable_width: lanes of the function itself.
+        capable_gbs: the same in GB/s.
+        source: where the log says so.
+    """
+
+    limited_by: str
+    speed_gts: float
+    width: int
+    gbs: float
+    capable_speed_gts: float
+    capable_width: int
+    capable_gbs: float
+    source: str
+
+
 class Host(msgspec.Struct, frozen=True):
     """All facts of one host."""
 
@@ -187,6 +204,7 @@ class Host(msgspec.Struct, frozen=True):
     functions: Mapping[str, Function] | Unknown
     gpu_facts: Mapping[str, GpuFacts] = {}
     boot: Boot = Boot()
+    boot_files: BootFiles = BootFiles()
     modules: Mapping[str, Module] | Unknown = NOT_CAPTURED
     iommu: Iommu = Iommu()
     cpu: Cpu = Cpu()
@@ -195,6 +213,7 @@ class Host(msgspec.Struct, frozen=True):
     numa: Numa = Numa()
     kfd: Kfd | Unknown | None = NOT_CAPTURED
     nvml: Nvml | Unknown | None = None
+    nvml_complaint: str = ""  # where nvidia-smi's complaint stands that is the reason of an unknown `nvml`
     amd_smi: AmdSmi | Unknown | None = None
     access: Access | Unknown = NOT_CAPTURED
     error_counters: Mapping[str, ErrorCounters] | Unknown = NOT_CAPTURED
@@ -202,7 +221,10 @@ class Host(msgspec.Struct, frozen=True):
     network: tuple[NetworkDevice, ...] | Unknown = NOT_CAPTURED
     lacking_functions: tuple[str, ...] = ()  # listed by the kernel, but their folders are not in the evidence
     log: KernelLog | None = None  # None where no log is at hand
+    boot_links: Mapping[str, BootLink] = {}  # by function, from the kernel's log
     runs: tuple[Run, ...] = ()  # recorded measurements
     pair_words: tuple[PairWord, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+    loose_acs: tuple[tuple[str, Acs], ...] = ()  # ACS registers whose port is not told, and where they stand
     privileged: bool = True  # whether the evidence was read with enough rights for config space

@@ -18,7 +18,11 @@ class LogEvent(msgspec.Struct, frozen=True):
         count: how often; messages that say "N callbacks suppressed" or "repeated N times" count as N.
         first_s: seconds since boot of the first; None where the log has no such stamps.
         last_s: of the last.
-        details: what the message names beside, by kind: {"code": "79"}, {"bar": "0", "size": "0x10000000"}.
+        details: what the message names beside, by kind: {"code": "79"}, {"bar": "0", "size": "0x10000000"}; "driver" is
+            who spoke. Where several messages differ, their values stand in a row, "RxErr, BadTLP".
+        bursts: how often there was quiet before it, the first time included; 1 where the log has no stamps.
+        boots_ago: how many boots before the last one of its log.
+        back: whether the function showed signs of life later in its log.
     """
 
     kind: str
@@ -29,6 +33,9 @@ class LogEvent(msgspec.Struct, frozen=True):
     first_s: float | None = None
     last_s: float | None = None
     details: Mapping[str, str] = {}
+    bursts: int = 1
+    boots_ago: int = 0
+    back: bool = False
 
     @property
     def span_s(self) -> float:
@@ -44,12 +51,14 @@ class KernelLog(msgspec.Struct, frozen=True):
         sources: the files they come from.
         from_boot: whether the log begins with the boot ("Linux version ..."), so that silence about it means something.
         lines: how many lines were understood as the kernel's.
+        drivers: by the address of each function that a driver spoke for, which one did so last, "nvidia" or "pcieport".
     """
 
     events: tuple[LogEvent, ...] = ()
     sources: tuple[str, ...] = ()
     from_boot: bool = False
     lines: int = 0
+    drivers: Mapping[str, str] = {}
 
     def of(self, *kinds: str) -> list[LogEvent]:
         """The events of some kinds."""

@@ -47,6 +47,7 @@ class Bar(msgspec.Struct, frozen=True):
     is_64bit: bool
     prefetchable: bool
     assigned: bool
+    said_at: str = ""  # the line of a log that tells it; empty where the function's own resource list does
 
     @property
     def end(self) -> int:
@@ -72,6 +73,20 @@ class Window(msgspec.Struct, frozen=True):
         return self.end - self.start + 1
 
 
+class RefusedWindow(msgspec.Struct, frozen=True):
+    """A window that the kernel wanted to open at a bridge and found no space for.
+
+    Attributes:
+        kind: "mem" or "prefetchable".
+        size_bytes: how large it had to be for what lies below.
+        source: where the log says so.
+    """
+
+    kind: str
+    size_bytes: int
+    source: str
+
+
 class Express(msgspec.Struct, frozen=True):
     """The PCI Express capability, decoded."""
 
@@ -87,12 +102,12 @@ class Express(msgspec.Struct, frozen=True):
     target_speed_gts: float | Unknown
     aspm_control: int
     link_training: bool
-    atomic_routing: bool
-    atomic_32_completer: bool
-    atomic_64_completer: bool
-    atomic_128_completer: bool
-    atomic_requester_enabled: bool
-    atomic_egress_blocked: bool
+    atomic_routing: bool | Unknown
+    atomic_32_completer: bool | Unknown
+    atomic_64_completer: bool | Unknown
+    atomic_128_completer: bool | Unknown
+    atomic_requester_enabled: bool | Unknown
+    atomic_egress_blocked: bool | Unknown
 
 
 class Acs(msgspec.Struct, frozen=True):
@@ -174,6 +189,20 @@ class Power(msgspec.Struct, frozen=True):
         return self.runtime_status in ("suspended", "suspending") or self.state in ("D3cold", "D3hot")
 
 
+# What people call in a text what sysfs has as an attribute; config space stands there decoded, so its lines speak.
+_IN_TEXT = {
+    "config": "",
+    "current_link_speed": "link status",
+    "current_link_width": "link status",
+    "device": "",
+    "iommu_group/type": "IOMMU",
+    "max_link_speed": "link capabilities",
+    "max_link_width": "link capabilities",
+    "numa_node": "NUMA node",
+    "resource": "BARs",
+}
+
+
 class Function(msgspec.Struct, frozen=True):
     """One PCI function."""
 
@@ -185,9 +214,11 @@ class Function(msgspec.Struct, frozen=True):
     subsystem_device: int = 0
     driver: str | Unknown | None = None
     parent: str | Unknown | None = None  # address of the bridge directly above; None on a root bus
+    ports_left_out: bool = False  # whether ports lie between it and `parent` that the evidence leaves out
     root: str | Unknown = NOT_CAPTURED  # the root bus, "0000:17"
     bars: tuple[Bar, ...] | Unknown = NOT_CAPTURED
     windows: tuple[Window, ...] = ()
+    refused_windows: tuple[RefusedWindow, ...] = ()
     numa_node: int | Unknown = NOT_CAPTURED
     link: Link | Unknown | None = NOT_CAPTURED
     config: ConfigFacts | Unknown = NOT_CAPTURED
@@ -196,12 +227,34 @@ class Function(msgspec.Struct, frozen=True):
     iommu_type: str | Unknown | None = NOT_CAPTURED  # identity, DMA, DMA-FQ, blocked, unmanaged; None without IOMMU
     dma_mask_bits: int | Unknown = NOT_CAPTURED
     is_virtual_function: bool = False
-    origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0"
+    port_type: int | None = None  # device/port type by the kernel's log, where the capability itself was not read
+    origin: str = ""  # where it was read: "/sys/bus/pci/devices/0000:43:00.0", "lspci.txt:120"
+    name: str = ""  # as a text has it, for where no table knows the id or the text gives none; then the device id is 0
+    # An id of which every table says the same as of the others that bear that name, or empty.
+    stand_in_id: str = ""
 
     @property
     def id(self) -> str:
-        """Vendor and device, "1002:73a1"."""
+        """Vendor and device, "1002:73a1"; without a device id the one that stands in for it, else "1002:0000"."""
+        if not self.device and self.stand_in_id:
+            return self.stand_in_id
         return f"{self.vendor:04x}:{self.device:04x}"
+
+    @property
+    def has_known_id(self) -> bool:
+        """Whether the tables can be asked about it: what they do not list is then known not to be in them."""
+        return self.device != 0 or bool(self.stand_in_id)
+
+    def is_twin_of(self, other: Function) -> bool:
+        """Whether both are the same product, by their ids, or where these are not told by their names."""
+        if self.has_known_id or other.has_known_id:
+            return self.id == other.id
+        return self.vendor == other.vendor and self.name == other.name and bool(self.name)
+
+    @property
+    def is_from_sysfs(self) -> bool:
+        """Whether the kernel's own files tell of it, and so of every other function of the host too."""
+        return self.origin.startswith("/")
 
     @property
     def base_class(self) -> int:
@@ -234,20 +287,39 @@ class Function(msgspec.Struct, frozen=True):
         return self.config if isinstance(self.config, Unknown) else self.config.express
 
     @property
+    def express_type(self) -> int | None:
+        """The device/port type, as config space has it or the kernel's log names it; None where neither tells."""
+        express = self.express
+        return self.port_type if isinstance(express, Unknown) or express is None else express.port_type
+
+    @property
     def acs(self) -> Acs | Unknown | None:
         """The ACS capability."""
         return self.config if isinstance(self.config, Unknown) else self.config.acs
 
     def source(self, attribute: str) -> str:
-        """Where a fact of this function stands, for evidence: the file of that sysfs attribute."""
-        return f"{self.origin}/{attribute}"
+        """Where a fact of this function stands, for evidence: the file of that sysfs attribute, or the place in a text."""
+        if self.is_from_sysfs:
+            return f"{self.origin}/{attribute}"
+        words = "Resizable BAR" if attribute.endswith("_resize") else _IN_TEXT.get(attribute, attribute)
+        return f"{self.origin} {words}".rstrip()
+
+
+class RefusedSize(msgspec.Struct, frozen=True):
+    """A size that the GPU's driver wanted to give a BAR and found no space for; 0 where it is not told how large."""
+
+    bar_index: int
+    size_bytes: int
+    source: str
 
 
 class GpuFacts(msgspec.Struct, frozen=True):
-    """What the GPU's driver shows of it in sysfs."""
+    """What the GPU's driver shows of it in sysfs, or wrote of it into the kernel's log."""
 
     vram_bytes: int | Unknown = NOT_CAPTURED
     visible_vram_bytes: int | Unknown = NOT_CAPTURED
     busy_percent: int | Unknown = NOT_CAPTURED
     link_levels: str | Unknown = NOT_CAPTURED  # pp_dpm_pcie
     bar_sizes_bytes: Mapping[int, tuple[int, ...]] = {}  # by BAR index, of the resourceN_resize files
+    refused_sizes: tuple[RefusedSize, ...] = ()
+    memory_source: str = ""  # where an attachment tells of its memory; empty where sysfs does

@@ -6,8 +6,9 @@ here that return one value do so, and return None where products disagree or not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal, TypeVar
 
 import msgspec
@@ -134,6 +135,31 @@ def load_gpus() -> Mapping[str, tuple[Gpu, ...]]:
 def gpus_by_id(id_: str) -> tuple[Gpu, ...]:
     """The products that share a PCI id; empty where none is known."""
     return load_gpus().get(id_, ())
+
+
+# Words that tools put before or into a product's name and the tables leave out, and models that are named by one word.
+_NOISE = frozenset(("nvidia", "amd", "ati", "corporation", "tesla"))
+_WORD = re.compile(r"\d+ ?gb\b|[a-z0-9]+")
+_MODEL = re.compile(r"(?:[abhlptv]\d{1,3}s?|mi\d{2,3}[a-z]?)\Z")
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(word.replace(" ", "") for word in _WORD.findall(name.lower())) - _NOISE
+
+
+@lru_cache(maxsize=256)
+def gpus_by_name(name: str) -> tuple[Gpu, ...]:
+    """The products that a tool's name can mean: "NVIDIA A100-SXM4-80GB" is A100 SXM4 80 GB; empty where none is known.
+
+    Where the whole name is not in the tables, all products of a data-centre model count (any "H100"): use only what they
+    agree on. The name in brackets is the product's where there is one ("Vega 10 [Radeon Vega Frontier Edition]").
+    """
+    words = _words(name.partition("[")[2].partition("]")[0] or name)
+    products = [gpu for gpus in load_gpus().values() for gpu in gpus]
+    if same := [gpu for gpu in products if words and _words(gpu.name) == words]:
+        return tuple(same)
+    models = {word for word in words if _MODEL.match(word)}
+    return tuple(gpu for gpu in products if models and models <= _words(gpu.name))
 
 
 def _only(values: Iterable[T | None]) -> T | None:

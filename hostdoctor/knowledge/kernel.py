@@ -187,14 +187,29 @@ class LastWins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: tuple[str, ...]
 
 
+class Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group of parameters, by their names with _ for -, the beginnings of names, and whole texts."""
+
+    source: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    beginnings: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    def hold(self, key: str, text: str) -> bool:
+        """Whether a parameter is of the group."""
+        return key in self.names or key.startswith(self.beginnings) or text in self.texts
+
+
 class KernelParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole table."""
+    """The whole table; `boot_process` are parameters of no interest here, `of_field` those beside the known names that are."""
 
     parameter: tuple[Parameter, ...]
     rule: tuple[Rule, ...]
     known: tuple[KnownNames, ...]
     setting: tuple[Setting, ...]
     last_wins: tuple[LastWins, ...]
+    boot_process: tuple[Names, ...]
+    of_field: tuple[Names, ...]
 
     @property
     def settings(self) -> tuple[Setting, ...]:

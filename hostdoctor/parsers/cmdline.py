@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hostdoctor.facts.host import Parameter
+from hostdoctor.facts.boot_files import Parameter
 
 # A token ends at a space outside of quotes; a quote that is never closed runs to the end. The kernel's isspace counts
 # byte a0 too (lib/ctype.c).

@@ -11,6 +11,8 @@ HIDDEN = Unknown("addresses in /proc/iomem are hidden from ordinary users", "run
 EMPTY = Unknown("/proc/iomem names no ranges")
 
 _LINE = re.compile(r"^( *)([0-9a-f]{1,16})-([0-9a-f]{1,16}) : (.*)$", re.MULTILINE)
+# Memory of the kernel's own and memory that programs may map (kernel/resource.c, drivers/dax/kmem.c, drivers/nvdimm).
+_MEMORY = ("System RAM", "Persistent Memory", "Soft Reserved")
 _BUS = re.compile(r"PCI Bus ([0-9a-f]{4,8}:[0-9a-f]{2})\Z")
 # On hosts with a device tree the root bus's range bears its node's name, and the buses below it are not root buses.
 _HOST_BRIDGE_NODE = ("pcie@", "pci@")
@@ -47,3 +49,18 @@ def parse_apertures(text: str) -> tuple[Aperture, ...] | Unknown:
     if not lines:
         return EMPTY
     return HIDDEN if hidden else tuple(apertures)
+
+
+def parse_memory_end(text: str) -> int | Unknown:
+    """Finds the last address of installed memory, in bytes and inclusive.
+
+    Args:
+        text: the file.
+
+    Returns:
+        The highest end of all ranges of memory; Unknown where the file hides its addresses or names no memory.
+    """
+    ends = [int(match[3], 16) for match in _LINE.finditer(text[:_MAX_TEXT]) if match[4].startswith(_MEMORY)]
+    if not ends:
+        return EMPTY
+    return max(ends) or HIDDEN

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hostdoctor.parsers.formats import Format, recogniser
+from hostdoctor.parsers.formats import Format, of_command, recogniser
 
 # CSI, OSC and other escape sequences (ECMA-48), in their seven and eight bit forms.
 _ESCAPES = re.compile(
@@ -19,10 +19,20 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]|\x9b[0-?]*[ -/]*[@-~]"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes(code for code in range(0x80) if _CONTROLS.match(chr(code)))
 _PROMPT = re.compile(
-    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>]|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
+    r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>] {0,3}|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)")
+_SECTION = re.compile(
+    r"={3,} ?(Section: \S[^=]{0,80}?) *={3,}|(Section: (?:[A-Z]|dmesg)[\w ]{0,60} logs)\s*$"
+)  # rocm_techsupport.sh
+# Between the sections of nvidia-bug-report.log, and above each of its files.
+_RULE = re.compile(r"_{30,}\s*$|\*\*\* (?:ls: |/)")
+# A command that people write above its output without a prompt.
+_BARE_COMMAND = re.compile(
+    r"[\s#*`]{0,8}(?:sudo )?(?:/[\w./-]{1,60}/)?(?P<command>nvidia-smi(?: (?:-|topo\b|nvlink\b)[\w ,.=-]{0,300})?)[`: ]{0,3}$"
+)
 _QUOTED = re.compile(r">+ ?")
 _DIFFED = re.compile(r"[-+ ](?![-+]{2})")
 _LONGEST_LINE = 16_384  # what is longer is no line of any format that is read by lines
@@ -63,12 +73,17 @@ def clean(text: str) -> str:
         text = _ESCAPES.sub("", text)
     if "\u00a0" in text:
         text = text.replace("\u00a0", " ")
-    return text if text.isprintable() else _CONTROLS.sub("", text)
+    if text.isascii():  # ten times as fast
+        return text.encode().translate(None, _ASCII_CONTROLS).decode()
+    return _CONTROLS.sub("", text)
 
 
 def split(text: str, source: str) -> list[Part]:
     """The outputs in a text, in order; linear in its length."""
-    lines = _without_prefixes(clean(text).lstrip("\ufeff").split("\n"))
+    cleaned = clean(text).lstrip("\ufeff")
+    lines = cleaned.split("\n")
+    if cleaned.startswith((">", "@@ ")) or "\n>" in cleaned or "\n@@ " in cleaned:
+        lines = _without_prefixes(lines)
     return list(_Splitter(source, lines).parts())
 
 
@@ -110,8 +125,8 @@ class _Splitter:
                 self._format, self._start = new, number
             elif boundary := self._boundary(line):
                 yield from self._close(number)
-                self._format, self._start = None, number + 1
                 self._command = boundary.strip()
+                self._format, self._start = of_command(self._command), number + 1
             elif format_ is not None and format_.extent == "line" and line.strip():
                 yield from self._close(number)
                 self._format, self._start = None, number
@@ -122,15 +137,17 @@ class _Splitter:
         open_ = self._format
         if open_ is None:
             return False
-        if open_.extent == "block":
-            return not is_start
-        return open_.kind == new.kind
+        if open_.extent in ("block", "body"):
+            return not is_start or ((open_.extent == "body" or open_.gathers) and open_.kind == new.kind)
+        return (open_.kind, open_.extent) == (new.kind, new.extent)
 
     def _boundary(self, line: str) -> str:
-        """The command of a prompt, a blank for a fence, or empty where the line is neither."""
-        if _FENCE.match(line):
+        """The command of a prompt, a section's title, a blank for what else parts outputs, or empty for any other line."""
+        if _FENCE.match(line) or _RULE.match(line):
             return " "
-        prompt = _PROMPT.match(line)
+        if section := _SECTION.match(line):
+            return section[1] or section[2]
+        prompt = _PROMPT.match(line) or _BARE_COMMAND.match(line)
         return "" if prompt is None else prompt["command"] or " "
 
     def _close(self, end: int) -> Iterator[Part]:
@@ -140,5 +157,5 @@ class _Splitter:
         if lines and any(map(str.strip, lines)):
             kind = self._format.kind if self._format else ""
             yield Part(kind, self._source, self._start + 1, tuple(lines), self._command)
-        if self._format is not None:
-            self._command = ""
+            if self._format is not None:
+                self._command = ""

@@ -5,13 +5,16 @@ A guest sees PCI links, bridge windows and an IOMMU that its hypervisor invents,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
+from hostdoctor import knowledge
 from hostdoctor.evidence import Evidence, Unreadable
 from hostdoctor.facts.host import Cpu, Environment, Firmware
-from hostdoctor.facts.pci import Function
+from hostdoctor.facts.pci import ENDPOINT, INTEL, LEGACY_ENDPOINT, Express, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.readers.text import text_of
+from hostdoctor.topology import is_gpu_class
 
 # DMI strings of hypervisors (systemd src/basic/virt.c detect_vm_dmi_vendor lists the same).
 _DMI_VENDORS = {
@@ -38,7 +41,11 @@ _DMI_VENDORS = {
 _EC2 = "Amazon EC2"  # guests, and bare metal whose product name ends in .metal
 # PCI vendors that only hypervisors have (pci.ids): QEMU's bridges and devices, VMware, Bochs VGA, Hyper-V, VirtualBox.
 _VIRTUAL_VENDORS = {0x1B36: "QEMU", 0x15AD: "VMware", 0x1234: "QEMU", 0x1414: "Hyper-V", 0x80EE: "VirtualBox"}
+# Host bridges that no board of today has: QEMU's is of 1996, cloud-hypervisor's (pci/src/device.rs) was never built.
+_VIRTUAL_DEVICES = {"8086:1237": "QEMU", "8086:0d57": "cloud-hypervisor"}
+_QEMU_SUBSYSTEM = (0x1AF4, 0x1100)  # docs/specs/pci-ids.rst: what QEMU gives the devices it emulates
 _NETWORK = 0x02
+_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}$")
 _CONTAINER_FILES = {".dockerenv": "docker", "run/.containerenv": "podman"}
 
 
@@ -51,7 +58,7 @@ def read_environment(
         return Environment("wsl", "Hyper-V (WSL)", container, (wsl,))
     if dom0 := _xen_dom0(evidence):
         return Environment("bare-metal", "", container, (dom0,))
-    signs = [*_signs_of_guest(firmware, functions, cpu.hypervisor_flag is False)]
+    signs = [*signs_of_guest(firmware, functions, cpu.hypervisor_flag is False)]
     if cpu.hypervisor_flag is True:
         signs.append(("/proc/cpuinfo", "flags: hypervisor"))
     if signs:
@@ -70,12 +77,12 @@ def _name(sign: tuple[str, str]) -> str:
         return value
     if source.startswith("/sys/class/dmi"):
         return next((name for text, name in _DMI_VENDORS.items() if value.startswith(text)), "")
-    if source.startswith("/sys/bus/pci"):
-        return _VIRTUAL_VENDORS.get(int(value[:4], 16), "")
+    if _ID.match(value):
+        return _VIRTUAL_DEVICES.get(value) or _VIRTUAL_VENDORS.get(int(value[:4], 16), "")
     return ""
 
 
-def _signs_of_guest(
+def signs_of_guest(
     firmware: Firmware, functions: Mapping[str, Function] | Unknown, flag_is_absent: bool
 ) -> list[tuple[str, str]]:
     """Signs beside the processor's flag; Microsoft also makes network functions for bare metal (MANA)."""
@@ -87,18 +94,43 @@ def _signs_of_guest(
         signs.append(("/sys/class/dmi/id/product_name", "Hyper-V Virtual Machine"))
     if firmware.system_vendor == _EC2 and ".metal" not in str(firmware.product_name):
         signs.append(("/sys/class/dmi/id/sys_vendor", _EC2))
-    if not isinstance(functions, Unknown):
-        virtual = next(
-            (
-                found
-                for found in functions.values()
-                if found.vendor in _VIRTUAL_VENDORS and not (flag_is_absent and found.base_class == _NETWORK)
-            ),
-            None,
-        )
-        if virtual is not None:
-            signs.append((virtual.origin, f"{virtual.vendor:04x}:{virtual.device:04x}"))
-    return signs
+    return signs if isinstance(functions, Unknown) else [*signs, *_signs_of_functions(functions, flag_is_absent)]
+
+
+def _signs_of_functions(functions: Mapping[str, Function], flag_is_absent: bool) -> Iterator[tuple[str, str]]:
+    """The first function of each kind that tells a guest, with its ids or with what is odd about it."""
+    found: dict[str, tuple[str, str]] = {}
+    for each in functions.values():
+        if each.id in _VIRTUAL_DEVICES or (
+            each.vendor in _VIRTUAL_VENDORS and not (flag_is_absent and each.base_class == _NETWORK)
+        ):
+            found.setdefault("device", (each.origin, each.id))
+        elif flag_is_absent:
+            continue
+        elif (each.subsystem_vendor, each.subsystem_device) == _QEMU_SUBSYSTEM:
+            found.setdefault("subsystem", (each.origin, "subsystem 1af4:1100, which QEMU gives what it emulates"))
+        elif _is_card_without_port(each, functions):
+            found.setdefault("place", (each.origin, "a card's GPU beside host bridges, with no port above it"))
+    yield from found.values()
+
+
+def _is_card_without_port(function: Function, functions: Mapping[str, Function]) -> bool:
+    """A PCI Express card hangs on a port, as its bus's device 0; only a hypervisor puts its function elsewhere."""
+    if not is_gpu_class(function) or knowledge.is_integrated(function.id) or function.is_virtual_function:
+        return False
+    # Bus 0 is a root bus, also where the evidence does not tell what is above a function. Virtual functions have other
+    # device numbers too, beside the physical one.
+    bus, _, place = function.address.rpartition(":")
+    if isinstance(function.parent, str) or not bus:  # it has a port, or no address is known
+        return False
+    is_on_root_bus = function.parent is None or bus.endswith(":00")
+    if not is_on_root_bus and (place.startswith("00.") or f"{bus}:00.0" in functions):
+        return False
+    if function.vendor == INTEL:
+        return knowledge.is_intel_discrete(function.id)
+    express = function.express
+    is_endpoint = isinstance(express, Express) and express.port_type in (ENDPOINT, LEGACY_ENDPOINT)
+    return is_endpoint or bool(knowledge.gpus_by_id(function.id))
 
 
 def _wsl(evidence: Evidence) -> tuple[str, str] | None:

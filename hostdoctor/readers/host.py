@@ -14,6 +14,7 @@ from hostdoctor.facts.driver import Access, NetworkDevice
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ATI, Function
 from hostdoctor.facts.unknown import ANOTHER_USER, NEEDS_ROOT, Unknown, known
+from hostdoctor.readers.boot_files import read_boot_files
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.errors import PortCounters, is_gpu
 from hostdoctor.readers.gpu import DriverFacts, read_driver_facts
@@ -113,11 +114,13 @@ def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, h
     """What is to be known besides what GPU drivers serve."""
     cpu, firmware = read_cpu(evidence), read_firmware(evidence)
     environment = read_environment(evidence, cpu, firmware, functions)
+    boot = read_boot(evidence, with_config=has_amd or (isinstance(functions, Unknown) and evidence.kind != "live"))
     return Host(
         environment=msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal),
         functions=functions,
         lacking_functions=tuple(path.rpartition("/")[2] for _, path, problem in evidence.reads if problem == "dangling"),
-        boot=read_boot(evidence, with_config=has_amd),
+        boot=boot,
+        boot_files=read_boot_files((evidence,), boot, environment.container),
         modules=read_modules(evidence),
         iommu=read_iommu(evidence),
         cpu=cpu,

@@ -123,6 +123,10 @@ def _read_function(evidence: Evidence, folder: Directory, address: str, types: _
     power = _power(folder)
     bars, windows = _resource(folder, identity.class_code >> 8 == 0x0604)
     group = types.group(folder, address)
+    group_type = types.of(group)
+    if isinstance(group_type, Unknown) and evidence.kind != "live":  # a copy that followed the link
+        copied = attribute(folder, "iommu_group/type")
+        group_type = group_type if isinstance(copied, Unknown) else copied
     parent, root = _place(folder.path)
     is_gpu = identity.class_code >> 16 in (0x03, 0x12) and identity.vendor in (ATI, NVIDIA, INTEL)
     config = NOT_CAPTURED if is_gpu else config_of(folder, power)
@@ -143,7 +147,7 @@ def _read_function(evidence: Evidence, folder: Directory, address: str, types: _
         config=config,
         power=power,
         iommu_group=group,
-        iommu_type=types.of(group),
+        iommu_type=group_type,
         is_virtual_function=(is_gpu or identity.class_code >> 16 == 0x02) and _is_virtual(folder),
         origin=f"/{DEVICES}/{address}",
     )

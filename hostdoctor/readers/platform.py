@@ -7,7 +7,7 @@ from hostdoctor.facts.host import Boot, Cpu, Firmware, Iommu, MemoryMap, Module,
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.parsers.cpuinfo import parse_cpuinfo
-from hostdoctor.parsers.iomem import parse_apertures
+from hostdoctor.parsers.iomem import parse_apertures, parse_memory_end
 from hostdoctor.parsers.kernel_config import parse_kernel_config
 from hostdoctor.parsers.kernel_release import parse_release
 from hostdoctor.parsers.os_release import parse_os_release
@@ -117,9 +117,11 @@ def read_firmware(evidence: Evidence) -> Firmware:
 
 
 def read_memory_map(evidence: Evidence) -> MemoryMap:
-    """The root buses' apertures, from /proc/iomem."""
+    """The root buses' apertures and where memory ends, from /proc/iomem."""
     text = text_of(evidence, "proc/iomem")
-    return MemoryMap(text if isinstance(text, Unknown) else parse_apertures(text))
+    if isinstance(text, Unknown):
+        return MemoryMap(text, text)
+    return MemoryMap(parse_apertures(text), parse_memory_end(text))
 
 
 def read_numa(evidence: Evidence) -> Numa:

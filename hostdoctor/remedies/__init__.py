@@ -1,1 +1,1 @@
-"""What to change about findings: kernel command lines by bootloader, firmware settings, settings that last until a restart."""
+"""What to change on a host so that its findings go away; nothing here changes anything."""

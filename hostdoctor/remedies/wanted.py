@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.host import Parameter
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.findings import Finding
-from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.view import View
 
 _LINT = ("remove-parameter", "replace-parameter")
@@ -184,17 +182,3 @@ def _uncurable(findings: Iterable[Finding]) -> Iterator[Uncurable]:
         if (finding.check, text) not in seen:
             seen.add((finding.check, text))
             yield Uncurable(finding.check, text)
-
-
-def changed_line(line: str, add: Iterable[str], remove: Iterable[str]) -> str:
-    """A kernel command line after a change: nothing else moves, and what is added comes before what goes to init."""
-    gone = set(remove)
-    parameters, arguments = parse_command_line(line)
-    kept = [each.text for each in parameters if each.text not in gone]
-    fresh = [each for each in add if each not in kept]
-    return " ".join([*kept, *fresh, *(["--", *(each.text for each in arguments)] if arguments else [])])
-
-
-def running_line(view: View) -> str | Unknown:
-    """The kernel command line that runs now."""
-    return view.host.boot.command_line

@@ -21,7 +21,7 @@ from hostdoctor.facts.pci import ATI, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Finding, Outcome
 from hostdoctor.p2p import Prediction
-from hostdoctor.topology import Card, Segment, link_of
+from hostdoctor.topology import Card, Segment, link_of, to_root_gbs
 from hostdoctor.view import View
 
 if TYPE_CHECKING:
@@ -252,16 +252,6 @@ def _link(segment: Segment) -> LinkReport:
         card_max_width=edge.max_width,
         loaded_gbs=segment.loaded_gbs,
     )
-
-
-def to_root_gbs(card: Card) -> float | Unknown:
-    """GB/s each way that the narrowest link between card and root complex carries under load."""
-    rates: list[float] = []
-    for segment in card.segments:
-        if isinstance(segment.loaded_gbs, Unknown):
-            return segment.loaded_gbs
-        rates.append(segment.loaded_gbs)
-    return min(rates) if rates else Unknown("there is no link above the card in this evidence")
 
 
 def _pair(pair: Prediction) -> PairReport:

@@ -241,7 +241,8 @@ def _nothing_wrong(report: Report) -> str:
     """No more than was judged."""
     if not report.summary["ok"] and not report.summary["info"]:
         return "Nothing could be judged."
-    if max(report.summary["not-applicable"], report.summary["unknown"]) > report.summary["ok"]:
+    summary, in_guest = report.summary, report.host.virtualisation in ("virtual-machine", "wsl")
+    if summary["unknown"] > summary["ok"] or (in_guest and summary["not-applicable"] > summary["ok"]):
         return "Nothing wrong found in what can be judged here."
     return "Nothing wrong found."
 

@@ -19,6 +19,8 @@ import msgspec
 
 from hostdoctor import knowledge
 from hostdoctor.diagnosis import diagnose
+from hostdoctor.facts.bandwidth import Device, Run, Transfer, Verification
+from hostdoctor.facts.boot_files import BootFiles, Configuration, Loader, Placed
 from hostdoctor.facts.driver import Access, DeviceNode, ErrorCounters, LinkSample, NetworkDevice, Samples
 from hostdoctor.facts.host import (
     Aperture,
@@ -34,6 +36,7 @@ from hostdoctor.facts.host import (
     Module,
     Numa,
 )
+from hostdoctor.facts.log import KernelLog, LogEvent
 from hostdoctor.facts.pci import (
     DOWNSTREAM_PORT,
     ENDPOINT,
@@ -259,9 +262,18 @@ def host(
         "error_counters": {address: ErrorCounters(address) for address in functions},
         "access": access(),
         "network": (),
+        "boot_files": grub(*parameters),
+        "log": log(),
         "memory_map": MemoryMap(apertures if not isinstance(apertures, tuple) else tuple(Aperture(*a) for a in apertures)),
     }
     return Host(environment, boot=boot, cpu=cpu, **{**values, **more})
+
+
+def grub(*parameters):
+    """GRUB, whose file holds these parameters."""
+    file = "/etc/default/grub"
+    placed = tuple(Placed(each, file, 1, f"{file}:1", "GRUB_CMDLINE_LINUX") for each in parameters)
+    return BootFiles(Loader("grub-debian", (("/proc/cmdline", "BOOT_IMAGE=/vmlinuz"),)), Configuration(file, (file,), placed))
 
 
 def _flat(parts) -> Iterator[Function]:
@@ -344,6 +356,17 @@ def access(user=0, groups=None, memlock=8 << 20, **changed):
 ALL_RIGHTS, NO_RIGHTS, MAY_READ = (True, True), (False, False), (True, False)
 
 
+def log(*events, from_boot=True, drivers=None):
+    """A kernel log that begins with the boot and has these events."""
+    return KernelLog(tuple(events), ("dmesg.txt",), from_boot, 100 + len(events), drivers or {})
+
+
+def event(kind, address="", text="", count=1, *, first_s=None, last_s=None, **more):
+    """One kind of message in the log."""
+    last_s = first_s if last_s is None else last_s
+    return LogEvent(kind, address, text or f"a message of {kind}", "dmesg.txt:7", count, first_s, last_s, **more)
+
+
 def counters(*found):
     """Error counters by address."""
     return {each.address: each for each in found}
@@ -376,6 +399,39 @@ def nvme(address, below=None, **facts):
 def network(**cards):
     """RDMA cards by the name of their device: network(mlx5_0="0000:51:00.0")."""
     return tuple(NetworkDevice(f"eth{n}", address, 200_000, True, (name,)) for n, (name, address) in enumerate(cards.items()))
+
+
+# --- recorded runs ----------------------------------------------------------------------------------------------------
+
+
+def copy(origin, target, gbs=None, **more):
+    """A measured transfer: copy(FIRST, SECOND, 25.0), copy("host:0", FIRST, 26.0), copy(a, b, 40.0, both_ways=True)."""
+    more.setdefault("source", "run.txt:9")
+    return Transfer(origin, target, gbs, **more)
+
+
+def run(*transfers, tool="rocm-bandwidth-test", verified=(), words=(), cpus=("AMD EPYC 7302 16-Core Processor",), names=None):
+    """A run of these transfers; `verified` are (origin, target, right), `names` what the tool calls each GPU."""
+    places = dict.fromkeys(place for each in transfers for place in (each.origin, each.target) if not place.startswith("host"))
+    devices = [Device(f"host:{n}", n, name, False) for n, name in enumerate(cpus)]
+    devices += [Device(place, n, (names or {}).get(place, ""), True) for n, place in enumerate(places, len(devices))]
+    tests = tuple(Verification(a, b, right, "PASS" if right else "FAIL", "run.txt:30") for a, b, right in verified)
+    return Run(tool, "2.6.0", "run.txt:1", tuple(devices), transfers, tests, words)
+
+
+def both_directions(a, b, one_way, both_ways, host=None, **more):
+    """Copies between two GPUs, alike in both directions, and where `host` is given those of both with the host."""
+    found = [copy(x, y, one_way, peer_access=True, **more) for x, y in ((a, b), (b, a))]
+    if both_ways is not None:
+        found += [copy(x, y, both_ways, both_ways=True, peer_access=True, **more) for x, y in ((a, b), (b, a))]
+    if host is not None:
+        found += [copy(*ends, host, **more) for gpu in (a, b) for ends in (("host:0", gpu), (gpu, "host:0"))]
+    return tuple(found)
+
+
+def run_in_order(a, b):
+    """A run over links of 16 GT/s x16 that shows nothing wrong, its data compared."""
+    return run(*both_directions(a, b, 25.0, 45.0, host=27.0), verified=((a, b, True), (b, a, True)))
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------

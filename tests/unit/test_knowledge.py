@@ -9,7 +9,7 @@ import pytest
 
 from hostdoctor import knowledge
 from hostdoctor.knowledge import compile as compiler
-from hostdoctor.knowledge import gpus
+from hostdoctor.knowledge import gpus, pci_names
 
 PCI_ID = re.compile(r"[0-9a-f]{4}:([0-9a-f]{4}|\*)")
 TREES = {"5.10", "6.1", "6.12", "7.3"}
@@ -121,6 +121,61 @@ def test_gpu_lookups(id_, name, chip, lanes, dma_bits):
     assert knowledge.chip_of(id_) == chip
     assert knowledge.lanes_of(id_) == lanes
     assert knowledge.dma_bits_of(id_) == dma_bits
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("NVIDIA GeForce RTX 3090", {"10de:2204"}),
+        ("GeForce GTX 1080 Ti", {"10de:1b06"}),
+        ("NVIDIA RTX A6000", {"10de:2230"}),
+        ("AMD Radeon PRO V620", {"1002:73a1"}),
+        ("NVIDIA A100-SXM4-80GB", {"10de:20b2"}),
+        ("NVIDIA GeForce RTX 3060", {"10de:2487", "10de:2503"}),
+        ("NVIDIA GeForce RTX 9999", set()),
+        ("NVIDIA GeForce RTX 3090 Something", set()),
+        ("AMD Radeon Graphics", set()),
+        ("", set()),
+    ],
+)
+def test_gpus_by_the_name_that_tools_print(name, ids):
+    assert {gpu.id for gpu in knowledge.gpus_by_name(name)} == ids
+
+
+@pytest.mark.parametrize(("name", "chip"), [("NVIDIA H100 80GB HBM3", "gh100"), ("Tesla V100-SXM2-16GB", "gv100")])
+def test_a_model_alone_tells_the_chip(name, chip):
+    assert {gpu.chip for gpu in knowledge.gpus_by_name(name)} == {chip}
+
+
+def test_bandwidth_rules_are_consistent():
+    floors = knowledge.load_copy_floors()
+    assert set(floors) == {"host", "switch", "root-complex"}
+    assert all(0 < floor.failure < floor.ok < 1 for floor in floors.values())
+    signs = knowledge.load_staging_signs()
+    assert signs["both_ways"].staged < signs["both_ways"].direct
+    assert signs["gain"].staged < signs["gain"].direct
+    assert signs["latency_us"].direct < signs["latency_us"].staged
+    assert 0 < knowledge.intel_factor() < 1
+
+
+@pytest.mark.parametrize(
+    ("cpu", "own", "between"),
+    [
+        ("AMD EPYC 7401P 24-Core Processor", 7.0, 16.0),
+        ("AMD EPYC 7302 16-Core Processor", None, 16.0),
+        ("AMD Ryzen Threadripper 1950X 16-Core Processor", 7.0, 16.0),
+        ("AMD Ryzen Threadripper 3970X 32-Core Processor", None, 16.0),
+        ("Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz", 8.1, 6.0),
+        ("Intel(R) Xeon(R) Gold 6226R CPU @ 2.90GHz", None, 10.0),
+        ("Intel(R) Xeon(R) Platinum 8480+", None, 22.0),
+        ("Intel(R) Xeon(R) 6780P", None, 22.0),
+        ("", 7.0, 6.0),
+    ],
+)
+def test_what_processors_forward(cpu, own, between):
+    limit = knowledge.root_complex_limit(cpu)
+    assert (limit.one_way_gbs if limit else None) == own
+    assert knowledge.inter_socket_limit(cpu).one_way_gbs == between
 
 
 def test_products_that_share_an_id_give_a_range_of_memory():
@@ -472,6 +527,8 @@ def test_remedies_that_findings_may_name():
         "firmware-mmio-below-dma-limit",
         "firmware-above-4g-decoding",
         "firmware-resizable-bar",
+        "firmware-slot-full-speed",
+        "firmware-slot-lower-speed",
         "iommu-passthrough",
         "iommu-translate-until-moved",
         "acs-clear-redirect",
@@ -481,8 +538,45 @@ def test_remedies_that_findings_may_name():
         "update-gpu-firmware",
         "remove-parameter",
         "replace-parameter",
+        "apply-boot-configuration",
         "payload-size-safe",
         "numa-balancing-off",
         "numa-bind",
         "measure-p2p",
+        "attach-p2p-evidence",
+        "distrust-p2p",
+        "measure-host-copies-again",
+        "find-what-slows-p2p",
     }
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id_", [*knowledge.load_gpus(), *(entry["id"] for entry in TABLES["bridges"]["on_board"])])
+def test_names_of_pci_ids_lead_back_to_the_id(id_):
+    """Where pci.ids has a name for it at all: some on-board switches have none there, and lspci prints their ids."""
+    vendor = next(entry for entry in TABLES["pci_names"]["vendor"] if entry["id"] == id_[:4])
+    names = [name for name, devices in vendor["devices"].items() if id_[5:] in devices.split()]
+    assert names or knowledge.on_board_role(id_)
+    for name in names:
+        assert id_ in pci_names.ids_named(id_[:4], name)
+
+
+def test_vendors_and_classes_by_their_names():
+    text = "Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon Pro W7900]"
+    assert pci_names.vendors_named(text) == (("1002",), "Navi 31 [Radeon Pro W7900]")
+    assert pci_names.vendors_named("Red Hat, Inc. QEMU PCIe Root port")[0] == ("1af4", "1b36")
+    assert pci_names.vendors_named("Nobody Inc. Thing") == ((), "Nobody Inc. Thing")
+    assert pci_names.vendors_named("") == ((), "")
+    codes = {"VGA compatible controller": 0x0300, "3D controller": 0x0302, "Display controller": 0x0380, "PCI bridge": 0x0604}
+    codes |= {"Processing accelerators": 0x1200, "Infiniband controller": 0x0207, "Non-Volatile memory controller": 0x0108}
+    assert {name: pci_names.class_named(name) for name in codes} == codes
+
+
+def test_one_of_several_ids_stands_for_the_others_only_where_the_tables_agree():
+    assert pci_names.tables_agree(("1002:738c", "1002:738e"))
+    assert pci_names.tables_agree(("1022:57a3", "1022:57a4")), "both are ports of one chipset"
+    assert not pci_names.tables_agree(("1022:1470", "1022:1471")), "the two ports of a switch"
+    assert not pci_names.tables_agree(("10de:2501", "10de:2503")), "one is in no table"
+    assert not pci_names.tables_agree(("10de:ffff", "10de:fffe")), "nor is either of these"

@@ -440,3 +440,8 @@ def test_an_integrated_gpu_whose_place_is_not_known_is_still_one(build):
     config = ConfigFacts(express=build.express(INTEGRATED_ENDPOINT))
     gpu = build.gpu("0000:00:02.0", "8086:a780", NOT_CAPTURED, config=config)
     assert build.view(gpu).gpus == ()
+
+
+def test_gpus_known_by_their_number_are_all_gpus(build):
+    numbers = [build.function(f"GPU{number}", build.A5000, 0x030000, parent=NOT_CAPTURED) for number in range(3)]
+    assert [gpu.address for gpu in Topology({each.address: each for each in numbers}).gpus] == ["GPU0", "GPU1", "GPU2"]

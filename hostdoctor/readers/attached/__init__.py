@@ -18,11 +18,15 @@ from hostdoctor.evidence.protocol import Evidence
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.paste import Part, split
+from hostdoctor.readers.attached.folders import named, of_this_boot, placed, unfolded
 from hostdoctor.readers.attached.mount import mount
+from hostdoctor.readers.boot_files import read_boot_files
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.host import read_host
 
 _NO_FUNCTIONS = Unknown("nothing that was attached lists them", "attach the output of sudo lspci -vvv")
+
+_MOST_UNREAD = 12  # parts that nothing recognised, named one by one
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -31,7 +35,9 @@ APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lspci", ("lspci", "lspci-fields", "lspci-tree", "lspci-machine", "lspci-records", "sysfs-listing")),
     ("topology_xml", ("topology-xml", "hwloc-xml")),
     ("nvidia", ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-topo", "nvidia-query")),
-    ("amd", ("rocminfo", "rocm-smi", "amd-smi", "device-files", "user-ids", "user-groups", "json")),
+    ("amd", ("rocminfo", "rocm-smi", "amd-smi", "json")),
+    ("user_rights", ("device-files", "file-acls", "user-ids", "user-groups", "memlock")),
+    ("log_functions", ("kernel-log",)),
     ("kernel_log", ("kernel-log",)),
     ("nccl", ("nccl-log",)),
     ("bandwidth", ("rocm-bandwidth-test", "transferbench", "p2p-bandwidth-latency-test", "simple-p2p", "nvbandwidth", "json")),
@@ -49,16 +55,31 @@ class Pasted:
     """
 
     def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
-        found = [part for file in attached.files for part in split(file.text, file.name)]
-        self.parts = [part for part in found if part.kind]
-        self.evidence: MemoryEvidence = mount(self.parts, sources)
+        own, texts = placed(unfolded(attached.files))
+        found = [named(part) for file in texts for part in split(file.text, file.name)]
+        self.parts = [part for part in of_this_boot(found) if part.kind]
+        self.evidence: MemoryEvidence = mount(self.parts, sources, own)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
-        self.unread = [*attached.unread, *(_unread(part) for part in found if not part.kind)]
+        self.unread = [*attached.unread, *_unread([part for part in found if not part.kind and _says_something(part)])]
 
 
-def _unread(part: Part) -> tuple[str, str]:
-    first = next((line.strip() for line in part.lines if line.strip()), "")
-    return part.where(), f"nothing known begins like this: {first[:60]!r}"
+def _says_something(part: Part) -> bool:
+    """Whether there is more than lines of a frame, "+-----+"."""
+    return any(letter.isalnum() for line in part.lines for letter in line)
+
+
+def _unread(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    """What no format took; a support folder has much of that, so only the first are named."""
+    shown = [(part.where(), f"nothing known begins like this: {_first_line(part)!r}") for part in parts[:_MOST_UNREAD]]
+    more = parts[_MOST_UNREAD:]
+    if more:
+        files = len({part.source for part in more})
+        shown.append((more[0].source, f"nothing known begins like it, nor like {len(more):,} more pieces in {files:,} files"))
+    return shown
+
+
+def _first_line(part: Part) -> str:
+    return next((line.strip() for line in part.lines if line.strip()), "")[:60]
 
 
 def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assume_bare_metal: bool) -> Host:
@@ -67,6 +88,10 @@ def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assu
     if tree is not None:
         host = _completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal))
     host = apply_parts(host, pasted.parts)
+    # Again, since the files may lie in both, and a log may have told the running line.
+    evidences = (pasted.evidence,) if tree is None else (tree, pasted.evidence)
+    files = read_boot_files(evidences, host.boot, host.environment.container)
+    host = msgspec.structs.replace(host, boot_files=files)
     if isinstance(host.functions, Unknown):
         host = msgspec.structs.replace(host, functions=_NO_FUNCTIONS)
     environment = read_environment(tree or pasted.evidence, host.cpu, host.firmware, host.functions)

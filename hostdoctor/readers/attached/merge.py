@@ -10,31 +10,14 @@ import msgspec
 from hostdoctor.facts.host import Contradiction, Host
 from hostdoctor.facts.pci import Function, Power
 from hostdoctor.facts.unknown import Unknown
+from hostdoctor.parsers.addresses import address_of
+
+__all__ = ["address_of", "joined", "with_functions"]
 
 # Fields in which two sources cannot differ without one being wrong, and how they are called.
 _COMPARED = {"vendor": "vendor id", "device": "device id", "subsystem_vendor": "subsystem vendor", "numa_node": "memory node"}
 _NO_POWER = Power()
 _KEPT_APART = ("address", "origin")
-
-
-def address_of(text: str) -> str | None:
-    """An address as tools write it, in ours: "43:00.0", "00000000:43:00.0" and "0000:43:00" are "0000:43:00.0".
-
-    None where the text is no address. A domain of eight digits keeps what is more than four of them only where it has it.
-    """
-    head, _, function = text.strip().lower().partition(".")
-    fields = head.split(":")
-    if len(fields) == 2:
-        fields.insert(0, "0000")
-    if len(fields) != 3:
-        return None
-    try:
-        domain, bus, device, number = (int(field, 16) for field in (*fields, function or "0"))
-    except ValueError:
-        return None
-    if not (0 <= domain < 1 << 32 and 0 <= bus < 1 << 8 and 0 <= device < 1 << 5 and 0 <= number < 1 << 3):
-        return None
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{number}"
 
 
 def with_functions(host: Host, new: Iterable[Function]) -> Host:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hostdoctor.facts.pci import Acs, Power
-from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED
+from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED, Unknown
 
 ID = "acs-redirect"
 DOWN = ("0000:02:00.0", "0000:02:01.0")
@@ -238,3 +239,31 @@ def test_not_judged_with_one_gpu_nor_in_a_guest(build, verdict):
     assert verdict(ID, one).outcome == "not-applicable"
     guest = build.host(build.below_one_switch(build.REDIRECT), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
+
+
+def lines(*controls):
+    return tuple((f"acs.txt:{n}", Acs(0x7F, control)) for n, control in enumerate(controls, 1))
+
+
+def test_lines_that_name_no_port_are_in_order_where_none_redirects(build, verdict):
+    host = msgspec.structs.replace(build.host(), functions=Unknown("none"), loose_acs=lines(0, Acs.SOURCE_VALIDATION, 0))
+    found = verdict(ID, host)
+    assert found.outcome == "ok"
+    assert "none of 3" in found.title
+
+
+@pytest.mark.parametrize("controls", [(0, Acs.REQUEST_REDIRECT), (Acs.COMPLETION_REDIRECT,), (0,)])
+def test_lines_that_name_no_port_leave_a_redirect_open(build, verdict, text, controls):
+    found = verdict(ID, msgspec.structs.replace(build.host(), functions=Unknown("none"), loose_acs=lines(*controls)))
+    assert (found.outcome, found.subject) == ("unknown", ())
+    assert f"acs.txt:{len(controls)}" in text(found)
+
+
+def test_a_text_without_capabilities_does_not_tell_root_ports(build, verdict):
+    parts = build.two_nvidia_gpus()
+    assert verdict(ID, build.host(parts)).outcome == "ok", "no common bridge"
+    ports = ("0000:40:01.1", "0000:80:01.1")
+    for port in ports:
+        parts = build.changed(parts, port, config=NEEDS_ROOT, origin="lspci.txt:7")
+    found = verdict(ID, build.host(parts))
+    assert (found.outcome, found.subject, found.help) == ("unknown", ports, NEEDS_ROOT.help)

@@ -16,14 +16,17 @@ IDS = {
     "environment", "link-width", "link-speed", "slot-limit", "path-bottleneck", "shared-uplink", "device-lost",
     "iommu-mode", "acs-redirect", "kernel-parameters", "bar-unassigned", "bar-size", "bar-reach", "window-space",
     "p2p-kernel", "p2p-pair", "numa-placement", "numa-balancing", "payload-size", "pcie-atomics", "link-stability",
-    "link-errors", "gpu-driver", "gpu-access",
+    "link-errors", "gpu-driver", "gpu-access", "gpu-faults", "iommu-faults",
+    "kernel-parameters-pending", "p2p-bandwidth", "p2p-data", "host-bandwidth",
 }  # fmt: skip
 
 # Those that judge what a guest has for itself, or tell that it is one.
-IN_GUESTS_TOO = {"environment", "kernel-parameters"}
+IN_GUESTS_TOO = {"environment", "kernel-parameters", "gpu-faults", "p2p-data"}
 
 # Most scans look once: that must not leave something unknown in each of them.
-ONLY_WHEN_WATCHED = "link-stability"
+ONLY_WHEN_WATCHED = {"link-stability"}
+# And most come without a recorded measurement.
+ONLY_WHEN_MEASURED = {"p2p-bandwidth", "p2p-data", "host-bandwidth"}
 
 
 def test_the_ids_are_those_people_script_against():
@@ -81,6 +84,7 @@ def test_a_host_in_order_raises_no_alarm(build, check):
         facts=vram,
         apertures=(("0000:40", 1 << 40, 15 << 40), ("0000:80", 1 << 40, 15 << 40)),
         samples=build.steady(build.FIRST, build.SECOND),
+        runs=(build.run_in_order(build.FIRST, build.SECOND),),
     )
     assert {found.outcome for found in build.judge(check.id, described)} <= {"ok"}
 
@@ -103,8 +107,9 @@ def test_bare_identities_are_never_in_order(build, check):
         error_counters=build.NOT_CAPTURED,
         access=build.NOT_CAPTURED,
         network=build.NOT_CAPTURED,
+        log=None,
     )
-    expected = "not-applicable" if check.id == ONLY_WHEN_WATCHED else "unknown"
+    expected = "not-applicable" if check.id in ONLY_WHEN_WATCHED | ONLY_WHEN_MEASURED else "unknown"
     assert {found.outcome for found in build.judge(check.id, described)} == {expected}
 
 

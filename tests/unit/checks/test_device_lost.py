@@ -94,3 +94,44 @@ def test_not_judged_in_a_guest_nor_without_functions(build, verdict, with_gpu):
     guest = build.host(build.gpu(GPU, build.A5000), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
     assert verdict(ID, build.host(functions=Unknown("no PCI functions"))).outcome == "unknown"
+
+
+# --- by the kernel's log ----------------------------------------------------------------------------------------------
+
+
+def pasted(build):
+    return build.changed(build.two_nvidia_gpus(), "0000:41:00.0", origin="lspci.txt:4", config=build.NOT_CAPTURED)
+
+
+@pytest.mark.parametrize(("kind", "details"), [("lost", {}), ("inaccessible", {}), ("xid", {"code": "79"})])
+def test_the_log_says_that_a_gpu_is_gone(build, judge, kind, details):
+    log = build.log(build.event(kind, "0000:41:00.0", details=details))
+    (found,) = judge("device-lost", build.host(pasted(build), log=log))
+    assert (found.outcome, found.subject) == ("failure", ("0000:41:00.0",))
+
+
+@pytest.mark.parametrize("more", [{"back": True}, {"boots_ago": 1}])
+def test_it_came_back(build, judge, more):
+    log = build.log(build.event("lost", "0000:41:00.0", **more), drivers={"0000:41:00.0": "nvidia"})
+    assert not any(found.outcome == "failure" for found in judge("device-lost", build.host(pasted(build), log=log)))
+
+
+def test_a_function_that_answered_is_not_lost_whatever_the_log_says(build, verdict):
+    log = build.log(build.event("lost", "0000:41:00.0"))
+    assert verdict("device-lost", build.host(build.two_nvidia_gpus(), log=log)).outcome == "ok"
+
+
+def test_drives_and_docks_that_do_not_come_back_are_no_alarm(build, verdict):
+    log = build.log(build.event("inaccessible", "0000:51:00.0", details={"driver": "nvme"}))
+    assert verdict("device-lost", build.host(build.nvme("0000:52:00.0"), log=log)).outcome == "ok"
+
+
+def test_errors_on_the_way_are_named(build, judge):
+    log = build.log(build.event("lost", "0000:41:00.0"), build.event("aer-fatal", "0000:40:01.1"))
+    (found,) = judge("device-lost", build.host(pasted(build), log=log))
+    assert "0000:40:01.1 reported errors" in found.explanation
+
+
+def test_a_log_without_functions(build, verdict):
+    nothing = build.host(functions=build.NOT_CAPTURED, log=build.log())
+    assert verdict("device-lost", nothing).outcome == "unknown"

@@ -235,3 +235,57 @@ def test_not_judged_without_a_gpu_nor_in_a_guest(build, verdict):
     assert verdict(ID, build.host()).outcome == "not-applicable"
     guest = build.host(build.gpu(GPU, build.V620, driver=None), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
+
+
+# --- by the kernel's log ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["nvidia-init", "nvidia-bar"])
+def test_a_start_that_failed(build, judge, kind):
+    log = build.log(build.event(kind, "0000:41:00.0"))
+    found = {each.subject: each.outcome for each in judge("gpu-driver", build.host(build.two_nvidia_gpus(), log=log))}
+    assert found == {("0000:41:00.0",): "failure", ("0000:81:00.0",): "ok"}
+
+
+def test_a_mismatch_concerns_every_gpu_of_the_driver(build, judge):
+    event = build.event("nvidia-mismatch", details={"client": "535.183.01", "module": "535.171.04"})
+    found = judge("gpu-driver", build.host(build.two_nvidia_gpus(), log=build.log(event)))
+    assert [each.outcome for each in found] == ["failure", "failure"]
+    assert "535.183.01" in found[0].explanation
+
+
+def test_a_driver_that_answers_now_has_got_over_it(build, judge):
+    event = build.event("amdgpu-init", build.FIRST)
+    works = build.kfd((build.FIRST, build.SECOND))
+    found = judge("gpu-driver", build.host(build.two_navi_cards(), kfd=works, log=build.log(event)))
+    assert {each.outcome for each in found} == {"ok"}
+
+
+def test_an_old_card_for_the_screen_is_no_loss(build, judge):
+    event = build.event("nvidia-unsupported", "0000:41:00.0")
+    log = build.log(event, drivers={"0000:81:00.0": "nvidia"})
+    parts = build.changed(build.two_nvidia_gpus(), "0000:41:00.0", driver=build.NOT_CAPTURED)
+    found = {each.subject[0]: each.outcome for each in judge("gpu-driver", build.host(parts, log=log))}
+    assert found["0000:41:00.0"] == "info"
+    alone = build.host(functions=build.NOT_CAPTURED, log=build.log(event))
+    assert [each.outcome for each in judge("gpu-driver", alone)] == ["failure"]
+
+
+@pytest.mark.parametrize(("holder", "outcomes"), [("nouveau", {"warning", "ok"}), ("vfio", {"ok"})])
+def test_another_driver_holds_it(build, judge, holder, outcomes):
+    log = build.log(build.event("nvidia-held", "0000:41:00.0", details={"holder": holder}))
+    assert {each.outcome for each in judge("gpu-driver", build.host(build.two_nvidia_gpus(), log=log))} == outcomes
+
+
+def test_kfd_does_not_know_the_generation(build, verdict):
+    event = build.event("kfd-unsupported", details={"chip": "PITCAIRN"})
+    old = build.gpu("0000:26:00.0", "1002:6811", driver=build.NOT_CAPTURED)
+    found = verdict("gpu-driver", build.host(old, log=build.log(event)))
+    assert (found.outcome, found.subject) == ("info", ("0000:26:00.0",))
+    assert "PITCAIRN" in found.title
+
+
+def test_kfd_failed_at_one_kind_of_gpu(build, judge):
+    event = build.event("kfd-failed", details={"id": "1002:73a1"})
+    found = judge("gpu-driver", build.host(build.two_navi_cards(), log=build.log(event)))
+    assert [each.outcome for each in found] == ["failure", "failure"]

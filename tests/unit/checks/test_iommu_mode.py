@@ -200,3 +200,50 @@ def test_nothing_is_offered_where_the_kernel_does_no_p2p(build, judge):
     found = judge(ID, build.host(build.two_navi_cards(iommu_type="DMA-FQ"), facts=facts_of(build), pcie_p2p=None))
     assert [(each.outcome, each.remedies) for each in found] == [("ok", ()), ("ok", ())]
     assert "does no P2P here" in found[0].title
+
+
+# --- by the kernel's log ----------------------------------------------------------------------------------------------
+
+
+def faults(build, address):
+    return build.log(build.event("iommu-fault", address, count=9), build.event("iommu-default", details={"type": "Translated"}))
+
+
+@pytest.mark.parametrize("mode", ["DMA", "DMA-FQ", "unknown"])
+def test_faults_of_one_of_several_nvidia_gpus_are_harm(build, judge, mode):
+    mode = build.NOT_CAPTURED if mode == "unknown" else mode
+    described = build.host(build.two_nvidia_gpus(build.RTX_4090, iommu_type=mode), log=faults(build, "0000:41:00.0"))
+    found = {each.subject[0]: each for each in judge("iommu-mode", described)}
+    assert found["0000:41:00.0"].outcome == "failure"
+    assert found["0000:41:00.0"].remedies == ("iommu-passthrough",)
+    assert found["0000:81:00.0"].outcome in ("ok", "unknown")
+
+
+def test_faults_of_the_only_gpu_are_no_reason_for_passthrough(build, verdict):
+    parts = [build.root_port("0000:40:01.1"), build.gpu("0000:41:00.0", build.A5000, "0000:40:01.1", iommu_type="DMA")]
+    found = verdict("iommu-mode", build.host(parts, log=faults(build, "0000:41:00.0")))
+    assert (found.outcome, found.remedies) == ("info", ())
+
+
+def test_what_passes_through_cannot_fault(build, judge):
+    described = build.host(build.two_nvidia_gpus(), log=faults(build, "0000:41:00.0"))
+    assert {each.outcome for each in judge("iommu-mode", described)} == {"ok"}
+
+
+def test_amd_gpus_that_need_the_translation_keep_it(build, judge):
+    parts = build.two_navi_cards(bar_at=56 * build.TIB, iommu_type="DMA-FQ", dma_mask_bits=44)
+    found = judge("iommu-mode", build.host(parts, log=faults(build, build.FIRST)))
+    assert {each.outcome for each in found} == {"info"}
+    assert not any("iommu-passthrough" in each.remedies for each in found)
+
+
+def test_the_default_is_shown_and_decides_nothing(build, judge, text):
+    described = build.host(
+        build.two_navi_cards(iommu_type=build.NOT_CAPTURED),
+        log=build.log(
+            build.event("iommu-default", text="iommu: Default domain type: Passthrough", details={"type": "Passthrough"})
+        ),
+    )
+    for found in judge("iommu-mode", described):
+        assert found.outcome == "unknown"
+        assert "Passthrough" in text(found)

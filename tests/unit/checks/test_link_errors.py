@@ -145,3 +145,50 @@ def test_not_judged_in_a_guest_nor_without_anything_to_count(build, verdict):
     assert verdict(ID, build.host(build.gpu(GPU, build.V620), environment=build.GUEST)).outcome == "not-applicable"
     assert verdict(ID, build.host()).outcome == "not-applicable"
     assert verdict(ID, build.host(error_counters=NOT_CAPTURED)).outcome == "not-applicable"
+
+
+# --- by the kernel's log ----------------------------------------------------------------------------------------------
+
+
+def logged(build, kind, count=1, **more):
+    return build.log(build.event(kind, "0000:40:01.1", count=count, **more))
+
+
+@pytest.mark.parametrize("kind", ["aer-fatal", "aer-nonfatal", "dpc"])
+def test_uncorrectable_errors_in_the_log(build, verdict, kind):
+    found = verdict("link-errors", build.host(build.two_navi_cards(), log=logged(build, kind)))
+    assert (found.outcome, found.subject) == ("failure", ("0000:40:01.1",))
+    assert build.FIRST in found.explanation
+    earlier = verdict("link-errors", build.host(build.two_navi_cards(), log=logged(build, kind, boots_ago=1)))
+    assert earlier.outcome == "warning"
+
+
+def test_the_worse_of_counters_and_log_stands(build, verdict):
+    cards = build.two_navi_cards()[:2]
+    counted = build.ErrorCounters("0000:40:01.1", nonfatal={"CmpltTO": 3})
+    described = build.host(cards, error_counters=build.counters(counted), log=logged(build, "aer-corrected", first_s=1.0))
+    assert "CmpltTO 3" in verdict("link-errors", described).title
+    few = build.ErrorCounters("0000:40:01.1", correctable={"RxErr": 40})
+    storm = logged(build, "aer-corrected", 40, first_s=1.0, last_s=2.0)
+    described = build.host(cards, error_counters=build.counters(few), log=storm)
+    assert "storm" in verdict("link-errors", described).title
+
+
+def test_what_the_kernel_held_back_is_a_storm(build, verdict):
+    log = logged(build, "aer-corrected", 12, details={"suppressed": "yes"})
+    assert verdict("link-errors", build.host(build.two_navi_cards(), log=log)).outcome == "failure"
+
+
+def test_reports_count_where_the_errors_themselves_are_cut_away(build, verdict):
+    log = logged(build, "aer-report-corrected", 9)
+    assert verdict("link-errors", build.host(build.two_navi_cards(), log=log)).outcome == "warning"
+
+
+def test_corrected_errors_of_an_earlier_boot_are_over(build, verdict):
+    log = logged(build, "aer-corrected", 90, first_s=1.0, last_s=2.0, boots_ago=1)
+    assert verdict("link-errors", build.host(build.two_navi_cards(), log=log)).outcome == "ok"
+
+
+def test_a_silent_log_proves_nothing_where_there_are_no_counters(build, verdict):
+    described = build.host(build.two_navi_cards(), error_counters=build.NOT_CAPTURED)
+    assert verdict("link-errors", described).outcome == "unknown"

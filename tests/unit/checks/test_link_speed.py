@@ -55,7 +55,7 @@ def test_a_slow_link_under_load_is_a_failure_with_its_cost(build, verdict, navi,
     assert "can do 16" in found.title
     assert (found.cost.have_gbs, found.cost.could_have_gbs) == (15.75, 31.51)
     assert f"{busy} %" in text(found)
-    assert found.remedies == ("reseat-or-move-card",)
+    assert found.remedies == ("reseat-or-move-card", "firmware-slot-full-speed")
 
 
 def test_a_sleeping_card_is_unknown(build, verdict):

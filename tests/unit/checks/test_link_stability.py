@@ -139,3 +139,32 @@ def test_not_judged_without_a_gpu_nor_in_a_guest(build, verdict):
     assert (found.outcome, found.title) == ("not-applicable", "no discrete GPU here")
     guest = build.host(build.gpu(GPU, build.V620), samples=watched, environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
+
+
+# --- by the kernel's log ----------------------------------------------------------------------------------------------
+
+
+def test_a_link_above_a_gpu_that_came_and_went(build, verdict):
+    down, up = (build.event(kind, "0000:40:01.1", first_s=5.0) for kind in ("link-down", "link-up"))
+    found = verdict("link-stability", build.host(build.two_navi_cards(), log=build.log(down, up)))
+    assert (found.outcome, found.subject) == ("warning", (build.FIRST,))
+    assert verdict("link-stability", build.host(build.two_navi_cards(), log=build.log(down))).outcome == "not-applicable"
+
+
+def test_other_ports_count_where_they_flap(build, verdict):
+    def log(count, last_s):
+        return build.log(
+            *(build.event(kind, "0000:00:01.0", count=count, first_s=5.0, last_s=last_s) for kind in ("link-down", "link-up"))
+        )
+
+    assert verdict("link-stability", build.host(log=log(3, 90.0))).outcome == "warning"
+    assert verdict("link-stability", build.host(log=log(3, 90_000.0))).outcome == "not-applicable"
+    assert verdict("link-stability", build.host(log=log(1, 5.0))).outcome == "not-applicable"
+
+
+@pytest.mark.parametrize("kind", ["link-retrained", "link-training-failed"])
+def test_a_link_that_does_not_train(build, verdict, kind):
+    found = verdict("link-stability", build.host(build.two_navi_cards(), log=build.log(build.event(kind, "0000:40:01.1"))))
+    assert (found.outcome, found.subject) == ("warning", (build.FIRST,))
+    elsewhere = build.log(build.event(kind, "0000:00:01.0"))
+    assert verdict("link-stability", build.host(build.two_navi_cards(), log=elsewhere)).outcome == "not-applicable"

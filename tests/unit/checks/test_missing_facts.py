@@ -58,13 +58,15 @@ def healthy(build):
         nodes=(0, 1),
         apertures=(("0000:40", TIB, 15 * TIB), ("0000:80", TIB, 15 * TIB)),
         samples=build.steady(build.FIRST, build.SECOND),
+        runs=(build.run_in_order(build.FIRST, build.SECOND),),
     )
 
 
 def healthy_below_switch(build):
     vram = {address: build.gpu_facts(30704 * MIB, busy=90) for address in ("0000:13:00.0", "0000:23:00.0")}
     parts = build.below_one_switch(dma_mask_bits=44, config=build.resizable(0, 32 * GIB, 32 * GIB))
-    return build.host(parts, facts=vram, apertures=(("0000:00", TIB, 15 * TIB),), samples=build.steady(*vram))
+    apertures = (("0000:00", TIB, 15 * TIB),)
+    return build.host(parts, facts=vram, apertures=apertures, samples=build.steady(*vram), runs=(build.run_in_order(*vram),))
 
 
 def sick(build):
@@ -112,6 +114,31 @@ def erring_and_unstable(build):
     )
 
 
+def staged_copies(build):
+    """Copies between the GPUs far slower than their links, which host copies show to be in order."""
+    run = build.run(*build.both_directions(build.FIRST, build.SECOND, 3.1, 5.0, host=27.0))
+    return build.host(build.two_navi_cards(), runs=(run,))
+
+
+def slow_and_wrong_copies(build):
+    """Host copies far slower than the link, and data that arrive wrong between the GPUs."""
+    copies = (build.copy("host:0", build.FIRST, 3.0), build.copy(build.FIRST, "host:0", 3.1))
+    run = build.run(*copies, verified=((build.FIRST, build.SECOND, False),))
+    return build.host(build.two_navi_cards(), runs=(run,))
+
+
+def faults_in_the_log(build):
+    """A log with a GPU that fell off the bus, one whose accesses the IOMMU blocked, and a port in a storm of errors."""
+    events = (
+        build.event("xid", build.FIRST, details={"code": "79"}, first_s=50.0),
+        build.event("lost", build.FIRST, first_s=50.0),
+        build.event("iommu-fault", build.SECOND, count=9, first_s=40.0),
+        build.event("aer-corrected", "0000:40:01.1", count=50, first_s=10.0, last_s=11.0),
+    )
+    pasted = build.changed(build.two_navi_cards(), build.FIRST, origin="lspci.txt:12")
+    return build.host(pasted, log=build.log(*events))
+
+
 def translated_nvidia(build):
     return build.host(build.two_nvidia_gpus(iommu_type="DMA-FQ"))
 
@@ -133,7 +160,10 @@ def test_no_missing_fact_raises_an_alarm(build, machine):
     assert not alarms
 
 
-SICK = [sick, sick_below_switch, lost_and_unassigned, erring_and_unstable, translated_nvidia]
+SICK = [
+    sick, sick_below_switch, lost_and_unassigned, erring_and_unstable, faults_in_the_log, translated_nvidia, staged_copies,
+    slow_and_wrong_copies,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("machine", SICK, ids=lambda machine: machine.__name__)
@@ -158,5 +188,6 @@ def test_the_sick_machines_show_most_of_what_can_be_wrong(build):
     assert wrong >= {
         "link-width", "link-speed", "path-bottleneck", "device-lost", "iommu-mode", "acs-redirect", "kernel-parameters",
         "bar-unassigned", "bar-size", "bar-reach", "window-space", "p2p-kernel", "p2p-pair", "numa-balancing",
-        "payload-size", "pcie-atomics", "link-errors", "link-stability", "gpu-driver", "gpu-access",
+        "payload-size", "pcie-atomics", "link-errors", "link-stability", "gpu-driver", "gpu-access", "gpu-faults",
+        "iommu-faults", "p2p-bandwidth", "p2p-data", "host-bandwidth",
     }  # fmt: skip

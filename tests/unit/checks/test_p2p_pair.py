@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from hostdoctor.facts.driver import PairWord
 from hostdoctor.facts.unknown import NEEDS_ROOT, NOT_CAPTURED, Unknown
 
 ID = "p2p-pair"
@@ -172,3 +174,116 @@ def test_the_drivers_yes_stands_for_conditions_that_could_not_be_seen(build, jud
     assert [(each.outcome, each.confidence) for each in found] == [("ok", "certain")] * 2
     assert "the driver publishes a link" in found[0].title
     assert "Not every condition could be seen" in found[0].explanation
+
+
+# --- what a tool was told ---------------------------------------------------------------------------------------------
+
+
+def told(build, functions, allowed, text="access", link=""):
+    """A host of which only a tool's output tells, and what it was told of access each way."""
+    gpus = [each.address for each in functions]
+    words = [PairWord(a, b, allowed, text, "rbt.txt:19", link) for a in gpus for b in gpus if a != b]
+    return build.host(
+        functions,
+        cpu=build.Cpu(),
+        modules=build.NOT_CAPTURED,
+        kernel=build.NOT_CAPTURED,
+        pair_words=tuple(words),
+    )
+
+
+def named(build, *names, vendor="1002"):
+    return [
+        build.function(
+            f"0000:{number:02x}:00.0",
+            f"{vendor}:0000",
+            0x030000,
+            parent=build.NOT_CAPTURED,
+            driver="amdgpu" if vendor == "1002" else "nvidia",
+            origin=f"rbt.txt:{number}",
+            name=name,
+        )
+        for number, name in enumerate(names, 1)
+    ]
+
+
+def test_a_refusal_that_nothing_explains_is_a_warning(build, judge, text):
+    found = judge("p2p-pair", told(build, named(build, "Radeon RX 7900 XT", "Radeon RX 7900 XT"), False))
+    assert {each.outcome for each in found} == {"warning"}
+    assert "attach lspci -vvv" in text(found[0])
+    assert "rbt.txt:19" in text(found[0])
+
+
+def test_a_refusal_that_the_facts_explain_is_theirs(build, judge):
+    described = build.host(
+        build.two_navi_cards(),
+        pcie_p2p=None,
+        pair_words=(PairWord(build.FIRST, build.SECOND, False, "access 0", "rbt.txt:19"),),
+    )
+    found = next(each for each in judge("p2p-pair", described) if each.subject == (build.FIRST, build.SECOND))
+    assert found.outcome == "failure"
+    assert "built without P2P" in found.title
+
+
+def test_a_processor_that_cannot_reach_the_memory_tells_of_a_small_bar(build, judge):
+    functions = named(build, "AMD Instinct MI50", "AMD Instinct MI50")
+    described = told(build, functions, False)
+    small = tuple(PairWord("host:0", each.address, False, "access 0", "rbt.txt:17") for each in functions)
+    found = judge("p2p-pair", msgspec.structs.replace(described, pair_words=(*described.pair_words, *small)))
+    assert {each.outcome for each in found} == {"failure"}
+    assert "firmware-resizable-bar" in found[0].remedies
+
+
+def test_a_grant_is_the_drivers_word_and_no_proof(build, judge, text):
+    found = judge("p2p-pair", told(build, named(build, "AMD Radeon PRO V620", "AMD Radeon PRO V620"), True))
+    assert {(each.outcome, each.confidence) for each in found} == {("ok", "likely")}
+    assert "proves" in text(found[0])
+
+
+def test_a_grant_to_nvidia_gpus_leaves_open_what_is_not_seen(build, judge):
+    found = judge("p2p-pair", told(build, named(build, "NVIDIA RTX A6000", "NVIDIA RTX A6000", vendor="10de"), True))
+    assert {each.outcome for each in found} == {"unknown"}
+
+
+def test_refusals_of_nvidias_driver(build, judge, text):
+    def outcome(*names):
+        found = judge("p2p-pair", told(build, named(build, *names, vendor="10de"), False, "CANNOT access"))
+        return {each.outcome for each in found}, text(found[0])
+
+    outcomes, policy = outcome("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090")
+    assert outcomes == {"info"}
+    assert "GeForce RTX 3090: a policy" in policy
+    assert outcome("NVIDIA RTX A6000", "NVIDIA RTX A6000")[0] == {"warning"}
+    assert outcome("GeForce GTX 1080 Ti", "GeForce GTX 1080 Ti")[0] == {"info"}
+    outcomes, unequal = outcome("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 5090")
+    assert outcomes == {"info"}
+    assert "AD102 and GB202" in unequal
+
+
+def test_a_grant_against_the_policy_is_believed_by_programs_only(build, judge, text):
+    found = judge(
+        "p2p-pair", told(build, named(build, "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090", vendor="10de"), True)
+    )
+    assert {each.outcome for each in found} == {"unknown"}
+    assert "the driver grants access, although" in text(found[0])
+
+
+def test_xgmi_that_a_tool_names_needs_no_pcie(build, judge):
+    functions = named(build, "AMD Instinct MI100", "AMD Instinct MI100")
+    found = judge("p2p-pair", told(build, functions, True, "access 1, link type XGMI", "XGMI"))
+    assert {each.outcome for each in found} == {"ok"}
+
+
+def test_tools_that_contradict_each_other_tell_nothing(build, judge):
+    described = told(build, named(build, "AMD Radeon PRO V620", "AMD Radeon PRO V620"), True)
+    other = tuple(msgspec.structs.replace(word, allowed=False) for word in described.pair_words)
+    both = msgspec.structs.replace(described, pair_words=(*described.pair_words, *other))
+    assert {each.outcome for each in judge("p2p-pair", both)} == {"unknown"}
+
+
+def test_gpus_known_by_number_alone_are_judged_each(build, judge):
+    gpus = [
+        msgspec.structs.replace(each, address=f"GPU{n}")
+        for n, each in enumerate(named(build, *["NVIDIA H100"] * 12, vendor="10de"))
+    ]
+    assert len(judge("p2p-pair", told(build, gpus, True))) == 132

@@ -150,3 +150,19 @@ def test_virtual_functions_and_other_devices_are_left_alone(beside):
 
 def test_cards_alone_are_not_judged(build, verdict):
     assert verdict(ID, build.host(build.rdma_card(NIC))).outcome == "not-applicable"
+
+
+# --- by the kernel's log ----------------------------------------------------------------------------------------------
+
+
+def test_a_size_that_could_not_be_set(build, judge):
+    log = build.log(build.event("payload-size", "0000:51:00.0", details={"size": "256"}))
+    (found,) = judge("payload-size", build.host(functions=build.NOT_CAPTURED, log=log))
+    assert (found.outcome, found.subject) == ("warning", ("0000:51:00.0",))
+    assert "256 bytes" in found.title
+
+
+def test_config_space_tells_what_became_of_it(build, judge):
+    log = build.log(build.event("payload-size", "0000:51:00.0", details={"size": "256"}))
+    described = build.host(build.two_navi_cards(), build.nvme("0000:51:00.0"), log=log)
+    assert {each.outcome for each in judge("payload-size", described)} == {"ok"}

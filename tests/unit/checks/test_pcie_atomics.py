@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hostdoctor.facts.pci import DOWNSTREAM_PORT, ROOT_PORT, UPSTREAM_PORT, ConfigFacts
-from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED
+from hostdoctor.facts.unknown import ASLEEP, NEEDS_ROOT, NOT_CAPTURED, Unknown
 
 ID = "pcie-atomics"
 PORT, GPU = "0000:40:01.1", "0000:53:00.0"
@@ -118,3 +118,38 @@ def test_not_judged_on_other_vendors_nor_in_a_guest(build, verdict):
     assert verdict(ID, build.host(build.two_nvidia_gpus())).outcome == "not-applicable"
     guest = build.host(build.gpu(GPU, build.V620), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
+
+
+# --- by the kernel's log ----------------------------------------------------------------------------------------------
+
+
+def test_kfd_refused_every_gpu_of_its_kind(build, verdict):
+    log = build.log(build.event("kfd-atomics", details={"id": "1002:73a1"}, count=2))
+    found = verdict("pcie-atomics", build.host(build.two_navi_cards(), log=log))
+    assert (found.outcome, found.subject) == ("failure", (build.FIRST, build.SECOND))
+
+
+def test_kfd_refused_one_of_two(build, judge):
+    """The one that atomics do not reach, where that shows; else nobody is blamed."""
+    log = build.log(build.event("kfd-atomics", details={"id": "1002:67df"}))
+    blocked = build.root_port("0000:80:01.1", config=build.ConfigFacts(express=build.express(4, atomic_32_completer=False)))
+    parts = [
+        build.root_port("0000:40:01.1"),
+        build.gpu("0000:41:00.0", build.POLARIS, "0000:40:01.1"),
+        blocked,
+        build.gpu("0000:81:00.0", build.POLARIS, "0000:80:01.1"),
+    ]
+    found = {each.subject: each.outcome for each in judge("pcie-atomics", build.host(parts, log=log))}
+    assert found == {("0000:81:00.0",): "failure", ("0000:41:00.0",): "ok"}
+    unread = build.changed(
+        build.changed(parts, "0000:80:01.1", config=build.NOT_CAPTURED), "0000:40:01.1", config=build.NOT_CAPTURED
+    )
+    outcomes = {each.subject: each.outcome for each in judge("pcie-atomics", build.host(unread, log=log))}
+    assert outcomes[("1002:67df",)] == "failure"
+
+
+def test_an_lspci_too_old_to_show_them_is_no_verdict(build, verdict, parts):
+    old = Unknown("this version of lspci does not show it", "run a newer lspci")
+    unsaid = dict.fromkeys(("atomic_routing", "atomic_32_completer", "atomic_64_completer", "atomic_egress_blocked"), old)
+    found = verdict(ID, build.host(parts(at="0000:42:00.0", port_type=DOWNSTREAM_PORT, **unsaid)))
+    assert (found.outcome, found.help) == ("unknown", old.help)

@@ -238,7 +238,7 @@ def test_what_nvml_refuses_fails_by_design_with_the_codes_meaning(pairs, text, c
     [
         (0, 5, "P2P writes not supported"),
         (1, 0, "P2P reads not supported by the chipset"),
-        (1, 2, "P2P reads not supported by the chipset; writes not supported by the GPU"),
+        (1, 2, "P2P reads not supported by the chipset (CNS); writes not supported by the GPU (GNS)"),
         (FAILED, 1, "P2P writes not supported by the chipset"),
         (6, 1, "P2P writes not supported by the chipset"),
     ],

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hostdoctor.facts.host import Aperture
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.parsers.iomem import EMPTY, HIDDEN, parse_apertures
+from hostdoctor.parsers.iomem import EMPTY, HIDDEN, parse_apertures, parse_memory_end
 
 SERVER = """00000000-00000fff : Reserved
 00001000-0009ffff : System RAM
@@ -85,3 +85,23 @@ def lines(children, depth):
 def test_only_the_outermost_buses_count(tree):
     expected = tuple(Aperture(f"0000:{bus:02x}", 16 + bus, 32 + bus) for bus in range(len(tree)))
     assert parse_apertures("".join(lines(tree, 0))) == (expected or EMPTY)
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("00001000-0009ffff : System RAM\n100000000-207fffffff : System RAM\nfed00000-fed003ff : HPET 0\n", 0x207FFFFFFF),
+        ("00001000-0009ffff : System RAM\n100000000-1ffffffff : Persistent Memory\n", 0x1FFFFFFFF),
+        ("00001000-0009ffff : System RAM\n380000000000-383fffffffff : PCI Bus 0000:00\n", 0x9FFFF),
+        ("00000000-00000000 : System RAM\n00000000-00000000 : PCI Bus 0000:00\n", HIDDEN),
+        ("fed00000-fed003ff : HPET 0\n", EMPTY),
+        ("", EMPTY),
+    ],
+)
+def test_where_memory_ends(text, end):
+    assert parse_memory_end(text) == end
+
+
+@given(st.text())
+def test_any_text_has_an_end_of_memory_or_a_reason(text):
+    assert isinstance(parse_memory_end(text), int | Unknown)

@@ -59,11 +59,15 @@ def test_one_output_alone_is_one_part(text, kind):
 def test_several_outputs_in_one_file():
     text = "\n\n".join((LSPCI, DMESG, RBT, TOPO, CMDLINE))
     found = split(text, "paste.txt")
-    assert [part.kind for part in found] == ["lspci", "kernel-log", "rocm-bandwidth-test", "file:proc/cmdline"]
-    # A table of GPUs is too little to end another tool's output, which may hold one.
-    assert TOPO.splitlines()[2] in found[2].lines
+    assert [part.kind for part in found] == ["lspci", "kernel-log", "rocm-bandwidth-test", "nvidia-topo", "file:proc/cmdline"]
     for part in found:
         assert text.split("\n")[part.first_line - 1] == part.lines[0]
+
+
+def test_a_table_of_gpus_may_be_part_of_another_output():
+    """Without the words of its heading it is too little to end another tool's output."""
+    cut = "GPU0 GPU1\nGPU0 0 1\nGPU1 1 0"
+    assert kinds(f"{RBT}\n\n{cut}") == ["rocm-bandwidth-test"]
 
 
 def test_fences_and_prompts_part_outputs():
@@ -184,3 +188,76 @@ def test_patterns_have_no_groups_of_their_own():
 def test_long_lines_do_no_harm(unit):
     line = unit * (16_000 // len(unit))
     split(f"{line}\n" * 50, "paste.txt")
+
+
+TABLE = """\
+Thu Jan 13 09:12:44 2022
++-----------------------------------------------------------------------------+
+| NVIDIA-SMI 470.82.01    Driver Version: 470.82.01    CUDA Version: 11.4     |
+|   0  NVIDIA RTX A6000    On   | 00000000:CA:00.0 Off |                  Off |
++-----------------------------------------------------------------------------+"""
+
+
+def test_a_table_begins_with_its_frame_and_date():
+    (part,) = split(TABLE, "paste.txt")
+    assert (part.kind, part.first_line) == ("nvidia-smi", 1)
+
+
+def test_a_complaint_before_a_table_does_not_swallow_it():
+    text = f"Unable to determine the device handle for GPU 0000:41:00.0: Unknown Error\n{TABLE}"
+    assert "NVIDIA RTX A6000" in "\n".join(line for part in lines(text, "nvidia-smi") for line in part)
+
+
+@pytest.mark.parametrize("table", [TOPO, " GPU0\tX\tOK\n GPU1\tOK\tX"])
+def test_matrices_right_below_a_table(table):
+    assert kinds(f"{TABLE}\n\n{table}") == ["nvidia-smi", "nvidia-topo"]
+
+
+@pytest.mark.parametrize(
+    ("above", "command"),
+    [
+        ("user@box:~$ nvidia-smi topo -m", "nvidia-smi topo -m"),
+        ("nvidia-smi topo -p2p w:", "nvidia-smi topo -p2p w"),
+        ("### `nvidia-smi topo -p2p r`", "nvidia-smi topo -p2p r"),
+        ("/usr/bin/nvidia-smi topo -m", "nvidia-smi topo -m"),
+        ("nvidia-smi is what I ran, and it printed:", ""),
+    ],
+)
+def test_commands_with_and_without_a_prompt(above, command):
+    (part,) = (part for part in split(f"{above}\n{TOPO}", "paste.txt") if part.kind)
+    assert part.command == command
+
+
+def test_rows_without_a_heading_are_known_by_their_command():
+    text = "$ nvidia-smi --query-gpu=pcie.link.gen.current,pstate --format=csv,noheader\n4, P0\n1, P8\n$ ls"
+    (part,) = (part for part in split(text, "paste.txt") if part.kind)
+    assert (part.kind, part.lines) == ("nvidia-query", ("4, P0", "1, P8"))
+
+
+def test_a_heading_keeps_the_command():
+    text = "$ nvidia-smi --query-gpu=pstate,pcie.link.gen.max --format=csv\npstate, pcie.link.gen.max\nP0, 4"
+    (part,) = (part for part in split(text, "paste.txt") if part.kind)
+    assert part.command.startswith("nvidia-smi --query-gpu")
+
+
+def test_sections_of_a_bug_report():
+    rule = "____________________________________________"
+    text = f"""{rule}
+
+*** /proc/cmdline
+*** ls: -r--r--r-- 1 root root 0 2025-01-18 10:12:44.611920388 +0000 /proc/cmdline
+{CMDLINE}
+
+{rule}
+
+/usr/bin/nvidia-smi --query
+
+==============NVSMI LOG==============
+
+Attached GPUs                             : 0
+
+{rule}
+
+Skipping ldd output (glxinfo not found)"""
+    assert kinds(text) == ["file:proc/cmdline", "nvidia-smi-q", ""]
+    assert lines(text, "file:proc/cmdline") == [(CMDLINE,)]

@@ -138,6 +138,7 @@ def test_the_memory_map(tree):
     tree.write("proc/iomem", "00001000-0009ffff : System RAM\n100000000-1ffffffff : PCI Bus 0000:17\n")
     aperture = ask(tree, read_memory_map).apertures[0]
     assert (aperture.root, aperture.size_bytes) == ("0000:17", 4 << 30)
+    assert ask(tree, read_memory_map).memory_end == 0x9FFFF
     (tree.root / "proc/iomem").unlink()
     assert ask(tree, read_memory_map).apertures is NOT_CAPTURED
 

@@ -112,7 +112,7 @@ def test_every_failure_and_warning_is_told(scan, tree):
         assert f"{finding.outcome.upper()}  " in shown
         assert finding.check in shown
         assert f"{finding.outcome}: {finding.check}" in quiet
-    assert ("Nothing wrong found." in shown) == (not loud)
+    assert ("Nothing wrong found" in shown) == (not loud)
     assert len(quiet.splitlines()) <= len(loud)
 
 

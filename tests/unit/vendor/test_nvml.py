@@ -40,6 +40,7 @@ def test_a_healthy_host(nvml):
         "performance_state": 0, "busy_percent": 0, "throttle_reasons": 1, "replay_count": 0,
         "bar1_bytes": 24 << 30, "memory_bytes": 24 << 30, "ecc_enabled": True, "ecc_uncorrected": 0,
         "nvlinks_active": {"unknown": "NVML answers: Not Supported (3)"},
+        "mig_enabled": {"unknown": "not in this evidence"}, "trouble": "", "origin": "",
     }  # fmt: skip
     assert [(pair["accessor"], pair["owner"]) for pair in found["pairs"]] == [(A, B), (B, A)]
     assert {(pair["read"], pair["write"], pair["nvlink"], pair["topology"]) for pair in found["pairs"]} == {(0, 0, 5, 30)}

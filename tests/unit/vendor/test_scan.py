@@ -122,7 +122,9 @@ def test_a_lost_gpu(scan, tree):
     nvidia_cards(tree)
     report = scan(f"{BOTH}nvmlDeviceGetHandleByPciBusId_v2 = error 15\n")
     pair = findings(report, "p2p-pair")[A, B]
-    assert (pair["outcome"], pair["confidence"]) == ("ok", "likely"), "NVML gives no verdict on it"
+    assert (pair["outcome"], pair["confidence"]) == ("failure", "certain")
+    assert "has lost" in pair["title"]
+    assert {each["outcome"] for each in findings(report, "device-lost").values()} >= {"failure"}
 
 
 def test_a_sleeping_gpu_is_not_woken(scan, tree, driver):
