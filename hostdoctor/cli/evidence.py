@@ -15,6 +15,7 @@ from hostdoctor.evidence.files import FileEvidence
 if TYPE_CHECKING:
     from hostdoctor.facts.host import Host
     from hostdoctor.readers.attached import Pasted
+    from hostdoctor.readers.boot_loader import Files as BootFileReader
     from hostdoctor.report.model import Sources
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -122,6 +123,13 @@ class Opened:
         if self._files is None and not self.pasted.parts:
             fail(f"{', '.join(self.pasted.evidence.sources)}: {self._why_nothing()}")
         return read_attached(self.pasted, self._files, deadline_s, assume_bare_metal)
+
+    def boot_files(self) -> BootFileReader:
+        """The boot loader's files, of the host's tree first."""
+        from hostdoctor.readers.boot_loader import Files  # noqa: PLC0415  only who mends needs it
+
+        pasted = [self.pasted.evidence] if self.pasted else []
+        return Files([self._files, *pasted] if self._files is not None else pasted)
 
     def _why_nothing(self) -> str:
         unread = self.pasted.unread if self.pasted else []

@@ -37,8 +37,13 @@ class Plain(str):
 
 def render(guide: FirmwareGuide, format_: Format) -> str:
     """The guide in one of the formats, with a line end at its end."""
-    environment = _environment(format_)
-    return environment.get_template(_TEMPLATES[format_]).render(guide=_harmless(msgspec.to_builtins(guide))).strip("\n") + "\n"
+    return fill(format_, _TEMPLATES[format_], guide=guide).strip("\n") + "\n"
+
+
+def fill(format_: Format, template: str, **values: object) -> str:
+    """A template of this package, filled with values of which nothing steers a terminal or means something as markup."""
+    harmless = {name: _harmless(msgspec.to_builtins(value)) for name, value in values.items()}
+    return _environment(format_).get_template(template).render(**harmless)
 
 
 def _environment(format_: Format) -> jinja2.Environment:
