@@ -11,6 +11,7 @@ fully. Nothing is written and nothing is run.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -78,7 +79,7 @@ def diff(changes: Iterable[FileChange]) -> str:
 
 def _diff(change: FileChange) -> str:
     path = change.path.lstrip("/")
-    before, after = (change.before or "").splitlines(keepends=True), (change.after or "").splitlines(keepends=True)
+    before, after = _lines(change.before or ""), _lines(change.after or "")
     old = "/dev/null" if change.before is None else f"a/{path}"
     new = "/dev/null" if change.after is None else f"b/{path}"
     lines = list(difflib.unified_diff(before, after, old, new))
@@ -90,6 +91,11 @@ def _diff(change: FileChange) -> str:
     elif change.after is None:
         head += "deleted file mode 100644\n"
     return head + "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends: only a line feed ends one, as for the tools that read a diff."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def changed_line(line: str, request: Request) -> str:
