@@ -38,11 +38,11 @@ def why_not() -> str:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
-    done = subprocess.run([*_SANDBOX, "true"], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*SANDBOX, "true"], check=False, capture_output=True, text=True, timeout=60)
     return "" if done.returncode == 0 else f"bwrap: {done.stderr.strip()}"
 
 
-_SANDBOX = (
+SANDBOX = (
     "bwrap",
     "--unshare-all",
     "--uid",
@@ -79,7 +79,7 @@ def make_config(folder, files):
     binds = []
     for ours, theirs in (("boot", "/boot"), ("default", "/etc/default"), ("probe", shutil.which("grub-probe"))):
         binds += ["--ro-bind", folder / ours, theirs]
-    command = [*_SANDBOX, "--tmpfs", "/tmp", *binds, "grub-mkconfig"]
+    command = [*SANDBOX, "--tmpfs", "/tmp", *binds, "grub-mkconfig"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
     if done.returncode:
         raise ValueError(done.stderr.strip().splitlines()[-1])
