@@ -257,7 +257,8 @@ class _Program:
 
     def _unexpected(self) -> NotStatic:
         shown = {"end": "the end", "newline": "the end of the line"}.get(self._token.kind, repr(self._token.text[:40]))
-        return NotStatic(self._token.line, f"{shown} where the shell expects something else", fails=True)
+        # What dash refuses may be one of the many things that bash knows besides.
+        return NotStatic(self._token.line, f"{shown} where the shell expects something else", fails=not self._state.bash)
 
     # --- statements ---
 

@@ -42,6 +42,7 @@ class Grub(msgspec.Struct, frozen=True):
         bash: whether sh is bash there, where the evidence does not show it.
         variable: where parameters go.
         recovery: a sentence on the entry that starts without them, or empty.
+        notes: what its owners should know of every change.
     """
 
     make: str
@@ -49,6 +50,7 @@ class Grub(msgspec.Struct, frozen=True):
     bash: bool = True
     variable: str = DEFAULT
     recovery: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -66,7 +66,7 @@ def patch_by_drop_in(task: Task, grub: Grub) -> Patch:
         changes = (*gone, *([] if text is None else [FileChange(path, texts.get(path), text)]))
         after = base if text is None else now.with_texts({**base.texts, path: text})
     _prove(task.request, now, after)
-    notes = _notes(task.files, texts, after)
+    notes = [*grub.notes, *_notes(task.files, texts, after)]
     outcome = Outcome(
         changes,
         now.line,

@@ -30,12 +30,16 @@ _MANAGED = re.compile(
 
 def patch(request: Request, files: Files, boot: BootFiles, running: str | Unknown) -> Patch:
     """The patch: an edit of /etc/default/grub, or a drop-in where this GRUB reads such."""
-    task = Task(request, files, boot, running)
-    if script_reads_drop_ins(files):
+    return patch_as_read(Task(request, files, boot, running), _GRUB)
+
+
+def patch_as_read(task: Task, grub: Grub) -> Patch:
+    """The same for any GRUB: its own grub-mkconfig tells whether it reads grub.d."""
+    if script_reads_drop_ins(task.files):
         from hostdoctor.remedies.loaders.grub_debian import patch_by_drop_in  # noqa: PLC0415  few distributions took it over
 
-        return patch_by_drop_in(task, _GRUB)
-    return patch_in_place(task, _GRUB)
+        return patch_by_drop_in(task, grub)
+    return patch_in_place(task, grub)
 
 
 def patch_in_place(task: Task, grub: Grub) -> Patch:
@@ -44,7 +48,7 @@ def patch_in_place(task: Task, grub: Grub) -> Patch:
     now, after = edited_files(task.request, task.files, grub)
     old, new = now.texts[PATH], after.texts[PATH]
     changes = () if new == old else (FileChange(PATH, old, new),)
-    notes = []
+    notes = list(grub.notes)
     if changes and not task.files.is_tree:
         notes.append(f"The diff was made from a copy of {PATH} in the evidence: try it with patch --dry-run first.")
     if after.unknown is not None:
@@ -60,7 +64,7 @@ def edited_files(request: Request, files: Files, grub: Grub) -> tuple[GrubFiles,
     """The host's files before and after; raises Refused."""
     texts = read_texts(files, drop_ins=False)
     if PATH not in texts:
-        raise Refused(f"{PATH} is not in the evidence", f"Add its output of cat {PATH} to what is given.")
+        raise Refused(f"{PATH} is not in the evidence", f"Add the output of cat {PATH} to what is given.")
     known = shell_is_bash(files)
     now = follow(texts, grub.bash if known is None else known)
     refuse_broken(now)
@@ -182,9 +186,8 @@ def _known(value: str | Unknown | None) -> str | bool | None:
 
 def _refused(now: GrubFiles, variable: str, reason: str) -> Refused:
     """Why not, and the line to change by hand."""
-    lines = now.texts[PATH].split("\n")
-    found = [number for number, line in enumerate(lines) if re.match(rf"[ \t]*(?:export[ \t]+)?{variable}\+?=", line)]
+    found = [each.line for each in now.evaluation.assignments if each.variable == variable]
     if not found:
         return Refused(reason, f'Add a line by hand behind all others in {PATH}: {variable}="${{{variable}}} ..."')
-    shown = printable(lines[found[-1]])
-    return Refused(reason, f"Change line {found[-1] + 1} of {PATH} by hand: {shown}")
+    shown = printable(now.texts[PATH].split("\n")[found[-1] - 1])
+    return Refused(reason, f"Change line {found[-1]} of {PATH} by hand: {shown}")
