@@ -22,6 +22,7 @@ _PLAIN_IN_BRACES = re.compile(r"[^}{\"'\\$`\n]+")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _CASE_OR_COMMENT = re.compile(r"[\s;(|&`](?:case|esac|#)|<<")
 _DEEPEST = 20
+_FAILS = frozenset(("a quote that is not closed", "a backquote that is not closed", "a bracket that is not closed"))
 
 
 class NotStatic(Exception):
@@ -30,12 +31,14 @@ class NotStatic(Exception):
     Attributes:
         line: the number of its line, from 1.
         why: what stands there.
+        fails: whether no shell gets past it, so that whoever reads the file fails there too.
     """
 
-    def __init__(self, line: int, why: str) -> None:
+    def __init__(self, line: int, why: str, fails: bool = False) -> None:
         super().__init__(line, why)
         self.line = line
         self.why = why
+        self.fails = fails
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -57,12 +60,13 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A word with its pieces, an operator, a line end, or the end of the text."""
+    """A word with its pieces, an operator, a line end, or the end of the text; `at` is where it begins in the text."""
 
     kind: Literal["word", "operator", "newline", "end"]
     text: str
     line: int
     pieces: tuple[Piece, ...] = ()
+    at: int = 0
 
     @property
     def literal(self) -> str:
@@ -110,13 +114,13 @@ class _Scanner:
             else:
                 start = self._at
                 pieces = self._word()
-                yield Token("word", text[start : self._at], line, pieces)
+                yield Token("word", text[start : self._at], line, pieces, start)
 
     def _line(self, at: int = -1) -> int:
         return bisect_right(self._line_ends, (self._at if at < 0 else at) - 1) + 1
 
     def _refuse(self, why: str, at: int = -1) -> NotStatic:
-        return NotStatic(self._line(at), why)
+        return NotStatic(self._line(at), why, why in _FAILS)
 
     def _word(self) -> tuple[Piece, ...]:
         pieces: list[Piece] = []

@@ -1,13 +1,15 @@
 """A file for /etc/default/grub.d that changes the kernel command line without touching the administrator's own files.
 
 It is POSIX sh, adds what is missing, takes out what is to go, and does nothing more when it is read twice. Nothing in it
-depends on how the other files are written, since it works on the variable's value after all of them were read.
+depends on how the other files are written, since it works on the variable's value after all of them were read. What is
+written here, hostdoctor/parsers/grub_dropin.py reads again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hostdoctor.parsers.grub_dropin import Step
 from hostdoctor.remedies.quoting import for_grub, in_double_quotes
 
 NAME = "zz-hostdoctor.cfg"
@@ -44,11 +46,17 @@ def drop_in(variable: str, add: Iterable[str], remove: Iterable[str], command: s
         remove: parameters to take out, wherever they stand.
         command: what makes GRUB's configuration again.
     """
+    steps = [
+        *(Step(variable, for_grub(each), False) for each in remove),
+        *(Step(variable, for_grub(each), True) for each in add),
+    ]
+    return drop_in_of(steps, command)
+
+
+def drop_in_of(steps: Iterable[Step], command: str = "update-grub") -> str:
+    """The text of the file that takes these steps, in this order."""
     parts = [_HEAD.format(command=command)]
-    parts += [_REMOVE.format(variable=variable, token=_token(each)) for each in remove]
-    parts += [_ADD.format(variable=variable, token=_token(each)) for each in add]
+    for step in steps:
+        shape = _ADD if step.adds else _REMOVE
+        parts.append(shape.format(variable=step.variable, token=in_double_quotes(step.token)))
     return "".join(parts)
-
-
-def _token(parameter: str) -> str:
-    return in_double_quotes(for_grub(parameter))

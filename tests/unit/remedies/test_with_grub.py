@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hostdoctor.remedies.grub_dropin import NAME, drop_in
+from tests.unit.remedies.grub_host import ALWAYS, GrubHost
 
 VARIABLE = "GRUB_CMDLINE_LINUX_DEFAULT"
 ACS = "pci=disable_acs_redir=0000:40:01.1/00.0;0000:80:01.1"
@@ -37,3 +38,31 @@ def test_what_is_taken_out_is_gone(grub):
     own = {"grub": f'{VARIABLE}="quiet amd_iommu=on {ACS.replace(";", chr(92) * 2 + ";")}"\n'}
     assert grub(own)[0] == ["ro", "quiet", "amd_iommu=on", ACS]
     assert grub({**own, f"grub.d/{NAME}": drop_in(VARIABLE, [], ["amd_iommu=on", ACS])})[0] == ["ro", "quiet"]
+
+
+# Files as administrators write them, and what the kernel gets today.
+FILES = {
+    "stock": (f'GRUB_DISTRIBUTOR=`lsb_release -i -s 2> /dev/null || echo Debian`\n{VARIABLE}="quiet"\n{ALWAYS}=""\n', []),
+    "single quotes": (f"{VARIABLE}='quiet amd_iommu=on splash'\n", []),
+    "both": (f'{ALWAYS}="console=ttyS0 amd_iommu=on"\n{VARIABLE}="quiet amd_iommu=on"\n', []),
+    "spelled": (f"{VARIABLE}=\"quiet {ACS.replace(';', chr(92) * 2 + ';')} 'amd_iommu=on' x\"\n", []),
+    "cloud": (f'{VARIABLE}="quiet"\n', [("50-cloudimg-settings.cfg", f'{VARIABLE}="console=ttyS0 amd_iommu=on"\n')]),
+    "late": (f'{VARIABLE}="quiet"\n', [("zz-site.cfg", f'{VARIABLE}="console=ttyS0"\n')]),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_patch_for_debian_gives_the_kernel_exactly_what_it_says(grub, tmp_path, kind):
+    text, drop_ins = FILES[kind]
+    host = GrubHost(tmp_path / "host", grub=text)
+    for name, content in drop_ins:
+        host.write(f"etc/default/grub.d/{name}", content)
+    before, recovery_before = grub(host.below_default())
+    patch = host.patch(["iommu=pt", ACS], ["amd_iommu=on"])
+    normal, recovery = grub(host.apply(patch).below_default())
+    expected = [each for each in before if each != "amd_iommu=on"]
+    expected += [each for each in ("iommu=pt", ACS) if each not in expected]
+    assert normal == expected
+    assert recovery == [each for each in recovery_before if each != "amd_iommu=on"]
+    assert patch.result.split()[1:] == expected
+    assert host.configured() == expected[1:]
