@@ -78,7 +78,7 @@ def diff(changes: Iterable[FileChange]) -> str:
 
 def _diff(change: FileChange) -> str:
     path = change.path.lstrip("/")
-    before, after = (change.before or "").splitlines(keepends=True), (change.after or "").splitlines(keepends=True)
+    before, after = _lines(change.before or ""), _lines(change.after or "")
     old = "/dev/null" if change.before is None else f"a/{path}"
     new = "/dev/null" if change.after is None else f"b/{path}"
     lines = list(difflib.unified_diff(before, after, old, new))
@@ -90,6 +90,14 @@ def _diff(change: FileChange) -> str:
     elif change.after is None:
         head += "deleted file mode 100644\n"
     return head + "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends; only LF ends one, as for patch and git."""
+    return [
+        *(f"{line}\n" for line in text.split("\n")[:-1]),
+        *([text.rpartition("\n")[2]] if text[-1:] not in ("", "\n") else []),
+    ]
 
 
 def changed_line(line: str, request: Request) -> str:
