@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hostdoctor.remedies.plan import Made, Plan
 
 _REFUSED = 3
+_WIDTH, _COMMENT = 80, "# "
 _FORMATS = ("text", "json", "markdown", "html")
 
 
@@ -111,14 +112,15 @@ def _patch(made: Made) -> str:
     from hostdoctor.remedies.render import fill  # noqa: PLC0415
 
     plan = made.plan
-    head, tail = (fill("text", f"fix_{name}.txt.j2", plan=plan).strip("\n") for name in ("head", "tail"))
+    width = _WIDTH - len(_COMMENT) if plan.diff else _WIDTH
+    head, tail = (fill("text", f"fix_{name}.txt.j2", width, plan=plan).strip("\n") for name in ("head", "tail"))
     if not plan.diff:
         return "\n\n".join(part for part in (head, tail) if part) + "\n"
-    return f"{_commented(head)}\n{plan.diff}{_commented(tail)}"
+    return f"{_commented(head)}\n{plan.diff}\n{_commented(tail)}"
 
 
 def _commented(text: str) -> str:
-    return "".join(f"# {line}".rstrip() + "\n" for line in text.split("\n"))
+    return "".join(f"{_COMMENT}{line}".rstrip() + "\n" for line in text.split("\n"))
 
 
 def _runtime(made: Made) -> str:
