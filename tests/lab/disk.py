@@ -1,7 +1,7 @@
 """Disks for guests that start as real hosts do: firmware, a boot loader, Debian's kernel, an initramfs, a root on ext4.
 
-Two boot loaders, each on an EFI system partition of its own (a whole disk, which firmware takes as well), start the same
-root. Nothing is mounted to make them.
+Two boot loaders, each on a disk of its own with an EFI system partition, start the same root, which is a whole disk. Nothing
+is mounted to make them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from tests.lab import archive
 
 GUEST_FILES = Path(__file__).resolve().parent / "guest"
 
-# What is unpacked onto the root: GRUB's tools, the library that the small system lacks for them, and patch.
-PACKAGES = ("grub2-common", "grub-common", "libdevmapper1.02.1", "patch")
+# What is unpacked onto the root: patch, and the boot loaders' tools with the libraries that the small system lacks for them.
+PACKAGES = (
+    "patch", "grub2-common", "grub-common", "libdevmapper1.02.1", "systemd-boot", "libsystemd-shared", "libip4tc2",
+)  # fmt: skip
 # Boot loaders as their packages have them, the first as Debian's signed build of GRUB, which looks for its
 # configuration in /EFI/debian.
 GRUB_PACKAGE, GRUB_IMAGE = "grub-efi-amd64-signed", "usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed"
@@ -32,7 +34,10 @@ KERNEL = "6.1"
 GRUB, SYSTEMD_BOOT = "grub", "systemd-boot"
 ROOT_DEVICE = "/dev/vdb"
 _ROOT_UUID = "6f1a3c0e-58a4-4c07-9d0b-3d2f7c1b9e55"
-_ROOT_SIZE, _ESP_SIZE = "600M", 64 << 20
+_ROOT_SIZE, _BOOT_DISK_SIZE = "600M", 64 << 20
+# One partition, which leaves room for the tables at both ends.
+_ESP_START, _ESP_SIZE = 1 << 20, 62 << 20
+_TABLE = f"label: gpt\nstart={_ESP_START // 512}, size={_ESP_SIZE // 512}, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B\n"
 # Every feature by name, whatever this machine's own defaults are: GRUB knows no newer ones.
 _FEATURES = "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,extra_isize"
 # What grub-probe would say in the guest; here it would look at this machine's disks.
@@ -167,15 +172,19 @@ def _make_esp(folder: Path, files: Mapping[str, bytes], image: Path, run: Run) -
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)
     with image.open("wb") as out:
-        out.truncate(_ESP_SIZE)
-    run("mformat", "-i", image, "-v", "ESP", "-T", str(_ESP_SIZE // 512), "::")
-    run("mcopy", "-s", "-i", image, *(folder / name for name in sorted(os.listdir(folder))), "::")
+        out.truncate(_BOOT_DISK_SIZE)
+    table = folder.with_suffix(".table")
+    table.write_text(_TABLE)
+    run("sh", "-c", 'sfdisk --quiet --no-reread --no-tell-kernel "$0" < "$1"', image, table)
+    esp = f"{image}@@{_ESP_START}"
+    run("mformat", "-i", esp, "-v", "ESP", "-T", str(_ESP_SIZE // 512), "::")
+    run("mcopy", "-s", "-i", esp, *(folder / name for name in sorted(os.listdir(folder))), "::")
     shutil.rmtree(folder)
 
 
-def copy_for(cache_images: Sequence[Path], folder: Path) -> list[Path]:
-    """Copies that a guest may write to; their holes stay holes."""
-    copies = [folder / image.name for image in cache_images]
-    for image, copy in zip(cache_images, copies, strict=True):
-        subprocess.run(["cp", "--sparse=always", "--reflink=auto", image, copy], check=True)
-    return copies
+def copies(originals: Sequence[Path], folder: Path) -> list[Path]:
+    """Copies of disks that a guest may write to; their holes stay holes."""
+    found = [folder / original.name for original in originals]
+    for original, copy in zip(originals, found, strict=True):
+        subprocess.run(["cp", "--sparse=always", "--reflink=auto", original, copy], check=True)
+    return found

@@ -161,8 +161,8 @@ class _Kept:
 
     def __init__(self, guest: Guest, images: Images, folder: Path) -> None:
         self.images = images
-        boot_disk = [images.boot_disks[guest.boots], images.root_disk] if guest.boots else []
-        self.disks = disk.copy_for(boot_disk, folder)
+        originals = [images.boot_disks[guest.boots], images.root_disk] if guest.boots else []
+        self.disks = disk.copies(originals, folder)
         is_uefi = guest.machine.uefi or bool(guest.boots)
         self.variables = Path(shutil.copy(images.firmware_variables, folder / "variables")) if is_uefi else None
 

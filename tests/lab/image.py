@@ -1,4 +1,4 @@
-"""Builds what the guests boot from: a small Debian with Python, kernels with a few modules, and UEFI firmware.
+"""Builds what the guests boot from: a small Debian with Python, kernels with a few modules, UEFI firmware, and disks.
 
     python -m tests.lab.image        build what is missing
     python -m tests.lab.image --all  build everything again
@@ -128,7 +128,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _require_tools() -> None:
     if os.geteuid() != 0:
         raise CannotBuild("building the guest's image needs root")
-    for tool in ("apt-get", "debootstrap", "depmod", "dpkg-deb", "mcopy", "mformat", "mke2fs", "modprobe"):
+    for tool in ("apt-get", "debootstrap", "depmod", "dpkg-deb", "mcopy", "mformat", "mke2fs", "modprobe", "sfdisk"):
         if shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             raise CannotBuild(f"building the guest's image needs {tool}")
 
