@@ -104,7 +104,16 @@ def _verified(view: View, findings: Sequence[Finding], own: Request, format_: st
 def _json(plan: Plan) -> str:
     import msgspec  # noqa: PLC0415
 
-    return msgspec.json.format(msgspec.json.encode(plan)).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(_encodable(msgspec.to_builtins(plan)))).decode() + "\n"
+
+
+def _encodable(value: object) -> object:
+    """Plain values in which bytes that are no UTF-8 are question marks, since JSON has no place for them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {name: _encodable(each) for name, each in value.items()}
+    return [_encodable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _patch(made: Made) -> str:
@@ -149,7 +158,7 @@ def _firmware(view: View, findings: Sequence[Finding], format_: str) -> str:
 
 
 def _finish(text: str, status: int, output: str | None) -> None:
-    data = text.encode("utf-8", "replace")
+    data = text.encode("utf-8", "surrogateescape")  # a boot file's bytes that are no UTF-8 stay what they are
     if output is None or output == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -50,6 +50,8 @@ class Piece(msgspec.Struct, frozen=True):
         quoted: whether it stands in quotes, or behind a backslash.
         operator: of "${V:-x}": ":-", "-", ":+" or "+".
         alternative: of "${V:-x}": x.
+        at: where it begins in the text, without its quotes.
+        end: where it ends there, without them.
     """
 
     kind: Literal["text", "variable", "unknown"]
@@ -57,6 +59,8 @@ class Piece(msgspec.Struct, frozen=True):
     quoted: bool
     operator: str = ""
     alternative: tuple[Piece, ...] = ()
+    at: int = 0
+    end: int = 0
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -133,16 +137,16 @@ class _Scanner:
                 end = text.find("'", self._at + 1)
                 if end < 0:
                     raise self._refuse("a quote that is not closed")
-                pieces.append(Piece("text", text[self._at + 1 : end], True))
+                pieces.append(Piece("text", text[self._at + 1 : end], True, at=self._at + 1, end=end))
                 self._at = end + 1
             elif sign == '"':
                 pieces += self._in_quotes()
             elif sign == "\\":
                 pieces += self._escaped()
             elif sign in "$`":
-                pieces.append(self._expansion(quoted=False))
+                pieces.append(self._placed(quoted=False))
             elif plain := _PLAIN.match(text, self._at):
-                pieces.append(Piece("text", plain.group(), False))
+                pieces.append(Piece("text", plain.group(), False, at=self._at, end=plain.end()))
                 self._at = plain.end()
         return tuple(pieces)
 
@@ -152,12 +156,12 @@ class _Scanner:
         if not following:
             raise self._refuse("a backslash at the end")
         self._at += 2
-        return [] if following == "\n" else [Piece("text", following, True)]
+        return [] if following == "\n" else [Piece("text", following, True, at=self._at - 2, end=self._at)]
 
     def _in_quotes(self) -> list[Piece]:
         start = self._at
         self._at += 1
-        pieces = [Piece("text", "", True)]
+        pieces = [Piece("text", "", True, at=self._at, end=self._at)]
         text = self._text
         while self._at < len(text):
             sign = text[self._at]
@@ -168,13 +172,18 @@ class _Scanner:
                 following = text[self._at + 1 : self._at + 2]
                 self._at += 2
                 kept = following if following and following in '$`"\\' else "" if following == "\n" else sign + following
-                pieces.append(Piece("text", kept, True))
+                pieces.append(Piece("text", kept, True, at=self._at - 2, end=self._at))
             elif sign in "$`":
-                pieces.append(self._expansion(quoted=True))
+                pieces.append(self._placed(quoted=True))
             elif plain := _PLAIN_IN_QUOTES.match(text, self._at):
-                pieces.append(Piece("text", plain.group(), True))
+                pieces.append(Piece("text", plain.group(), True, at=self._at, end=plain.end()))
                 self._at = plain.end()
         raise self._refuse("a quote that is not closed", start)
+
+    def _placed(self, quoted: bool) -> Piece:
+        """An expansion, with its place."""
+        start = self._at
+        return msgspec.structs.replace(self._expansion(quoted), at=start, end=self._at)
 
     def _expansion(self, quoted: bool) -> Piece:
         """What begins with a dollar sign or a backquote."""

@@ -48,13 +48,18 @@ def _task(change: FileChange, notify: bool) -> Iterator[str]:
 
 
 def _command(command: str, indent: str, listen: bool = False) -> Iterator[str]:
+    """One task; a command that begins with # is a step for people, which stops the play with its words."""
     yield f"{indent}- name: {_quoted(command)}"
-    yield f"{indent}  ansible.builtin.shell: {_quoted(command)}"
+    if command.startswith("#"):
+        yield f"{indent}  ansible.builtin.pause:"
+        yield f"{indent}    prompt: {_quoted(command.lstrip('# '))}"
+    else:
+        yield f"{indent}  ansible.builtin.shell: {_quoted(command)}"
     if listen:
         yield f"{indent}  listen: kernel command line"
 
 
 def _quoted(text: str) -> str:
     """A YAML string; what Ansible would take as a template is marked as none."""
-    quoted = json.dumps(text, ensure_ascii=True)
+    quoted = json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=True)
     return f"!unsafe {quoted}" if "{{" in text or "{%" in text else quoted

@@ -12,8 +12,8 @@ from hostdoctor.facts.boot_files import Assignment
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.parsers.grub_default import Evaluation, evaluate
 from hostdoctor.readers.boot_loader import Files
-from hostdoctor.remedies.grub_line import ALWAYS, DEFAULT, Word, words_of
-from hostdoctor.remedies.patch import Refused
+from hostdoctor.remedies.grub_line import ALWAYS, DEFAULT, Word, meanings, words_of
+from hostdoctor.remedies.patch import Refused, Request
 
 PATH, FOLDER = "/etc/default/grub", "/etc/default/grub.d"
 _MOST_FILES = 200
@@ -164,6 +164,15 @@ def last_place(grub: GrubFiles, variable: str) -> str:
     """Where a variable gets its value, "/etc/default/grub, line 12"."""
     found = [each for each in grub.evaluation.assignments if each.variable == variable]
     return f"{found[-1].file}, line {found[-1].line}" if found else PATH
+
+
+def keeps_recovery_clean(request: Request, after: GrubFiles) -> bool:
+    """Whether there are recovery entries, and none of what is added gets into them."""
+    always = after.words(ALWAYS)
+    if not request.add or isinstance(always, Unknown):
+        return False
+    there = meanings(word.text for word in always) & meanings(request.add)
+    return not there and after.evaluation.values.get("GRUB_DISABLE_RECOVERY") in (None, "", "false")
 
 
 def printable(text: str) -> str:

@@ -15,6 +15,7 @@ from hostdoctor.remedies.patch import FileChange, Patch, Request
 
 _OF_GRUB = frozenset(("root", "ro", "rw", "rootflags", "rootfstype"))  # what 10_linux itself writes before the variables
 _OF_LOADER = frozenset(("BOOT_IMAGE", "initrd"))
+RECOVERY = "The entry for recovery mode, under Advanced options, starts without what is added here."
 REVERSED = "patch -R -p1 -d / < hostdoctor.patch"
 
 

@@ -99,6 +99,11 @@ def edited(pieces: Sequence[str], request: Request) -> list[str]:
     for token in request.add:
         if not stands([*kept, *fresh], token):
             fresh.append(_as_bytes(token))
+    undone = next((token for token in request.add if not stands([*kept, *fresh], token)), "")
+    if undone:
+        raise Refused(
+            f"{undone} and another parameter that is to be added undo each other", f"Leave out {undone} or the other one."
+        )
     if fresh:
         _refuse_second_list(kept, fresh)
         _insert(changed, " ".join(fresh))

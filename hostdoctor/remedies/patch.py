@@ -11,6 +11,7 @@ fully. Nothing is written and nothing is run.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -93,11 +94,8 @@ def _diff(change: FileChange) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their ends; only LF ends one, as for patch and git."""
-    return [
-        *(f"{line}\n" for line in text.split("\n")[:-1]),
-        *([text.rpartition("\n")[2]] if text[-1:] not in ("", "\n") else []),
-    ]
+    """The lines with their ends: only a line feed ends one, as for the tools that read a diff."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def changed_line(line: str, request: Request) -> str:

@@ -12,26 +12,40 @@ from collections.abc import Sequence
 from hostdoctor.facts.boot_files import BootFiles
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.grub_dropin import Step, is_ours, read_drop_in
-from hostdoctor.readers.boot_files import shell_is_bash
+from hostdoctor.readers.boot_files import script_reads_drop_ins, shell_is_bash
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.grub_dropin import NAME, drop_in_of
-from hostdoctor.remedies.grub_files import FOLDER, PATH, GrubFiles, follow, others, printable, read_texts, refuse_broken
+from hostdoctor.remedies.grub_files import (
+    FOLDER,
+    PATH,
+    GrubFiles,
+    follow,
+    keeps_recovery_clean,
+    others,
+    printable,
+    read_texts,
+    refuse_broken,
+)
 from hostdoctor.remedies.grub_line import ALWAYS, DEFAULT, changed, check, meaning, meanings, words_of
-from hostdoctor.remedies.grub_patch import REVERSED, Grub, Outcome, Task, finished
+from hostdoctor.remedies.grub_patch import RECOVERY, REVERSED, Grub, Outcome, Task, finished
 from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
 from hostdoctor.remedies.quoting import for_grub
 
 _MOST_LETTERS = 12
-_RECOVERY = "The entry for recovery mode, under Advanced options, starts without what is added here."
-_GRUB = Grub("update-grub", "/boot/grub/grub.cfg", bash=False, recovery=_RECOVERY)
+_GRUB = Grub("update-grub", "/boot/grub/grub.cfg", bash=False, recovery=RECOVERY)
 
 
 def patch(request: Request, files: Files, boot: BootFiles, running: str | Unknown) -> Patch:
     """The patch: one file in grub.d, made, changed or taken away."""
-    return patch_with(Task(request, files, boot, running), _GRUB)
+    task = Task(request, files, boot, running)
+    if script_reads_drop_ins(files) is False:
+        from hostdoctor.remedies.loaders.grub_edit import patch_in_place  # noqa: PLC0415  GRUB that its owner built
+
+        return patch_in_place(task, _GRUB)
+    return patch_by_drop_in(task, _GRUB)
 
 
-def patch_with(task: Task, grub: Grub) -> Patch:
+def patch_by_drop_in(task: Task, grub: Grub) -> Patch:
     """The same for any GRUB that reads grub.d."""
     check(task.request)
     known = shell_is_bash(task.files)
@@ -53,7 +67,14 @@ def patch_with(task: Task, grub: Grub) -> Patch:
         after = base if text is None else now.with_texts({**base.texts, path: text})
     _prove(task.request, now, after)
     notes = _notes(task.files, texts, after)
-    outcome = Outcome(changes, now.line, after.line, _revert(changes), _recovery(task.request, after, grub), tuple(notes))
+    outcome = Outcome(
+        changes,
+        now.line,
+        after.line,
+        _revert(changes),
+        grub.recovery if keeps_recovery_clean(task.request, after) else "",
+        tuple(notes),
+    )
     return finished(task, grub, outcome)
 
 
@@ -136,20 +157,12 @@ def _revert(changes: Sequence[FileChange]) -> tuple[str, ...]:
     return (REVERSED,) if changes else ()
 
 
-def _recovery(request: Request, after: GrubFiles, grub: Grub) -> str:
-    if not request.add or after.evaluation.values.get("GRUB_DISABLE_RECOVERY") not in (None, "", "false"):
-        return ""
-    always = after.words(ALWAYS)
-    there = set() if isinstance(always, Unknown) else meanings(word.text for word in always)
-    return "" if meanings(request.add) & there else grub.recovery
-
-
 def _notes(files: Files, texts: dict[str, str], after: GrubFiles) -> list[str]:
     found = []
     if after.unknown is not None:
         found.append(
-            f"What the files give cannot be told without running them ({printable(after.unknown.reason)}): look at the line "
-            "that is shown before the restart."
+            f"What the files give cannot be told without running them ({printable(after.unknown.reason)}): look before the "
+            "restart at what is made of them."
         )
     if not files.is_tree and not any(path.startswith(FOLDER) for path in texts):
         found.append(f"{FOLDER} is not in the evidence: see that no file in it has a name that sorts after {NAME}.")

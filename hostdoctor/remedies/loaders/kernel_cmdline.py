@@ -28,7 +28,6 @@ from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
 from hostdoctor.remedies.quoting import for_grub
 
 _PATH, _VENDORS = "etc/kernel/cmdline", "usr/lib/kernel/cmdline"
-_BY_HAND = "Write the parameters into /etc/kernel/cmdline, all on one line, and run what makes the boot entries again."
 # What the loader or kernel-install gives, and what somebody typed at the menu for one start.
 _OF_ONE_START = ("BOOT_IMAGE", "initrd", "systemd.machine_id")
 _FOR_ONE_START = ("systemd.unit", "init", "rd.break", "systemd.debug_shell", "systemd.mask")
@@ -56,6 +55,11 @@ class _Way(msgspec.Struct, frozen=True):
     skips_comments: bool = False
     once_without: str = MENU
     notes: tuple[str, ...] = ()
+
+    @property
+    def by_hand(self) -> str:
+        """The manual way."""
+        return f"Write the parameters into /{_PATH}, all on one line, then run: {'; '.join(self.commands)}"
 
 
 def patch(request: Request, files: Files, boot: BootFiles, running: str | Unknown) -> Patch:
@@ -98,9 +102,9 @@ class _Edit(msgspec.Struct, frozen=True):
 
 def change_of(request: Request, files: Files, running: str | Unknown, way: _Way) -> Patch:
     """The patch of /etc/kernel/cmdline, with the commands of its way."""
-    before = read_text(files, _PATH, _BY_HAND)
+    before = read_text(files, _PATH, way.by_hand)
     if before is None:
-        base = [_start(files, running)]
+        base = [_start(files, running, way.by_hand)]
         result = kernel_line.edited(base, request)
         made = (f"/{_PATH} is new: from then on it alone says what kernels are started with.",)
         return _finished(
@@ -152,7 +156,7 @@ def _lines_that_count(lines: Sequence[str], way: _Way) -> list[int]:
         )
     kept = [number for number in filled if number not in comments]
     if not kept:
-        raise Refused(f"/{_PATH} holds no parameters, not even root=", _BY_HAND)
+        raise Refused(f"/{_PATH} holds no parameters, not even root=", way.by_hand)
     return kept
 
 
@@ -174,13 +178,13 @@ def _refuse_without_root(line: str, running: str | Unknown, shown: str) -> None:
         )
 
 
-def _start(files: Files, running: str | Unknown) -> str:
+def _start(files: Files, running: str | Unknown, by_hand: str) -> str:
     """The line for a new file: what is used as long as there is none."""
-    vendors = read_text(files, _VENDORS, _BY_HAND)
+    vendors = read_text(files, _VENDORS, by_hand)
     if vendors is not None:
         return " ".join(vendors.split())
     if isinstance(running, Unknown):
-        raise Refused(f"there is no /{_PATH}, and the running kernel's command line is not known: {running.reason}", _BY_HAND)
+        raise Refused(f"there is no /{_PATH}, and the running kernel's command line is not known: {running.reason}", by_hand)
     parameters, _ = parse_command_line(running)
     typed = next((each.text for each in parameters if each.key in _FOR_ONE_START), "")
     if is_recovery(parameters) or typed:
@@ -255,7 +259,7 @@ def _unified(request: Request, files: Files, boot: BootFiles, running: str | Unk
 
 def _of_drop_ins(request: Request, files: Files, running: str | Unknown, way: _Way, paths: Sequence[str]) -> Patch:
     """Files of /etc/cmdline.d, which belong together: each is changed where something goes, and the last gets what is new."""
-    texts = {path: read_text(files, path, _BY_HAND) or "" for path in paths}
+    texts = {path: read_text(files, path, way.by_hand) or "" for path in paths}
     places = [
         (path, number)
         for path, text in texts.items()

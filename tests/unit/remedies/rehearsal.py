@@ -38,11 +38,11 @@ def why_not() -> str:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
-    done = subprocess.run([*_SANDBOX, "true"], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*SANDBOX, "true"], check=False, capture_output=True, text=True, timeout=60)
     return "" if done.returncode == 0 else f"bwrap: {done.stderr.strip()}"
 
 
-_SANDBOX = (
+SANDBOX = (
     "bwrap",
     "--unshare-all",
     "--uid",
@@ -79,7 +79,7 @@ def make_config(folder, files):
     binds = []
     for ours, theirs in (("boot", "/boot"), ("default", "/etc/default"), ("probe", shutil.which("grub-probe"))):
         binds += ["--ro-bind", folder / ours, theirs]
-    command = [*_SANDBOX, "--tmpfs", "/tmp", *binds, "grub-mkconfig"]
+    command = [*SANDBOX, "--tmpfs", "/tmp", *binds, "grub-mkconfig"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
     if done.returncode:
         raise ValueError(done.stderr.strip().splitlines()[-1])
@@ -93,9 +93,13 @@ def is_script(config):
 
 def kernel_gets(folder, config, entry=0):
     """The arguments that GRUB itself hands to the kernel of an entry, the kernel's path first."""
-    body = list(_ENTRY.finditer(config))[entry][0]
+    return linux_gets(folder, list(_ENTRY.finditer(config))[entry][0])
+
+
+def linux_gets(folder, script):
+    """The arguments that GRUB itself hands to `linux` in a script, the kernel's path first."""
     folder.mkdir(exist_ok=True)
-    (folder / "grub.cfg").write_text(f"{_LINUX}{body}\nexit\n")
+    (folder / "grub.cfg").write_text(f"{_LINUX}{script}\nexit\n")
     done = subprocess.run(["grub-emu", "-d", folder], check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
     shown = _ESCAPES.sub("", done.stdout.decode("utf-8", "replace"))
     if "error" in shown:

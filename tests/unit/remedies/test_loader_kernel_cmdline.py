@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hostdoctor.remedies.patch import Request
+from hostdoctor.evidence.attached import Attached, Attachment
+from hostdoctor.facts.boot_files import BootFiles, Loader
+from hostdoctor.readers.attached import Pasted
+from hostdoctor.readers.boot_loader import Files
+from hostdoctor.remedies.loaders import patch_for
+from hostdoctor.remedies.patch import Refused, Request
 from tests.unit.remedies.loader_trees import ARCH, DEBIAN, FEDORA, IOMMU, Host
 
 ZFS = "root=ZFS=rpool/ROOT/pve-1 boot=zfs"
@@ -92,6 +97,18 @@ def test_proxmox_without_the_file_uses_what_proxmox_boot_tool_would(proxmox):
     (host.root / "etc/kernel/cmdline").unlink()
     patch = host.changed()
     assert (patch.files[0].before, patch.files[0].after) == (None, f"{ZFS} iommu=pt\n")
+
+
+def test_a_paste_without_the_file():
+    """Nobody can patch a file that was not seen; the manual way names file and command."""
+    text = f"$ cat /proc/cmdline\ninitrd=\\EFI\\proxmox\\6.8.12-4-pve\\initrd.img-6.8.12-4-pve {ZFS}\n"
+    evidence = Pasted(Attached((Attachment("paste.txt", "", text),), ()), ("paste.txt",)).evidence
+    boot = BootFiles(Loader("proxmox-systemd-boot", ()))
+    with pytest.raises(Refused) as caught:
+        patch_for(IOMMU, Files((evidence,)), boot, ZFS)
+    assert "not in this evidence" in caught.value.reason
+    assert "/etc/kernel/cmdline" in caught.value.manual
+    assert "proxmox-boot-tool refresh" in caught.value.manual
 
 
 # --- the line itself --------------------------------------------------------------------------------------------------
