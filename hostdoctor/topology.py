@@ -53,6 +53,10 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 _LEFT_OUT = Unknown("the ports above the card are left out of this evidence")
+TUNNEL = Unknown(
+    "it runs through Thunderbolt or USB4, whose ports say 2.5 GT/s whatever the cable carries",
+    "hostdoctor bandwidth measures it",
+)
 _NO_LINK = Unknown("it has no PCI Express link")
 _NOTHING = Link(_NO_LINK, _NO_LINK, _NO_LINK, _NO_LINK)
 
@@ -233,7 +237,7 @@ class Topology:
             return Card(gpu, rest[0], _NAMELESS, (), _NAMELESS)
         if any(function.ports_left_out for function in rest):
             return Card(gpu, rest[0], _LEFT_OUT, (), _LEFT_OUT)
-        segments = [Segment(rest[n], rest[n + 1]) for n in _link_starts(rest)]
+        segments = [_segment(rest[n], rest[n + 1]) for n in _link_starts(rest)]
         slot: Segment | Unknown | None = segments[0] if segments else None
         if slot is None and (known(rest[0].parent, None) or isinstance(rest[0].parent, Unknown)):
             slot = Unknown("the port above the card is not in this evidence")
@@ -247,6 +251,13 @@ class Topology:
         if not all(bridge.has_known_id for bridge in bridges):
             return _NAMELESS
         return "switch" if len(bridges) > 1 else "processor"
+
+
+def _segment(lower: Function, upper: Function) -> Segment:
+    """The link between two functions; what the registers at both ends of a tunnel say is no rate of anything."""
+    if knowledge.is_tunnel(lower.id, upper.id):
+        lower, upper = (msgspec.structs.replace(each, link=TUNNEL) for each in (lower, upper))
+    return Segment(lower, upper)
 
 
 def _may_be_on_board(gpu: Function, bridge: Function) -> bool:
