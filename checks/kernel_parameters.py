@@ -8,8 +8,8 @@ import msgspec
 
 from hostdoctor import knowledge, logged, wording
 from hostdoctor.facts.boot_files import Parameter
-from hostdoctor.facts.host import Cpu
 from hostdoctor.facts.log import LogEvent
+from hostdoctor.facts.pci import AMD, INTEL
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.parsers.cmdline import parse_command_line
@@ -18,6 +18,8 @@ from hostdoctor.view import View
 ID = "kernel-parameters"
 
 _LINE = "/proc/cmdline"
+_HOST_BRIDGE = "0000:00:00.0"
+_MAKERS: Mapping[int, str] = {AMD: "amd", INTEL: "intel"}  # guests have Intel's, whatever their processor
 _HELP = "attach the whole output of dmesg, from the boot on"
 _TYPOGRAPHY = "“”„‘’–—\u00a0"  # what text programs make of quotes, hyphens and spaces
 
@@ -101,7 +103,7 @@ def _what_is_unknown(view: View, rule: knowledge.Rule) -> str:
     """What a rule needs to know, where nothing that is known of the host speaks against it; else nothing."""
     boot, cpu = view.host.boot, view.host.cpu
     needed = (
-        (bool(rule.cpu_vendor), cpu.vendor, "the processor"),
+        (bool(rule.cpu_vendor), _vendor(view), "the processor"),
         (bool(rule.cpu_family_min), cpu.family, "the processor"),
         (bool(rule.release_has or rule.release_lacks), boot.release, "the kernel's release"),
         (bool(rule.true_in or rule.false_in), boot.version, "the kernel's release"),
@@ -114,7 +116,8 @@ def _conditions_hold(view: View, rule: knowledge.Rule, *, of_unknown: bool = Fal
     """Whether a rule's conditions on the host hold; one that is not known counts as `of_unknown` says."""
     boot, cpu = view.host.boot, view.host.cpu
     release = known(boot.release, "")
-    if rule.cpu_vendor and rule.cpu_vendor != _vendor(cpu) and not (of_unknown and isinstance(cpu.vendor, Unknown)):
+    vendor = _vendor(view)
+    if rule.cpu_vendor and rule.cpu_vendor != vendor and not (of_unknown and isinstance(vendor, Unknown)):
         return False
     if rule.cpu_family_min and known(cpu.family, 255 if of_unknown else 0) < rule.cpu_family_min:
         return False
@@ -134,8 +137,15 @@ def _conditions_hold(view: View, rule: knowledge.Rule, *, of_unknown: bool = Fal
     return rule.holds_in((version.major, version.minor)) is True
 
 
-def _vendor(cpu: Cpu) -> str:
-    return "amd" if cpu.is_amd else "intel" if cpu.is_intel else ""
+def _vendor(view: View) -> str | Unknown:
+    """Who made the processor: "amd", "intel", or empty for others; its host bridge tells where the processor does not."""
+    cpu = view.host.cpu
+    if not isinstance(cpu.vendor, Unknown):
+        return "amd" if cpu.is_amd else "intel" if cpu.is_intel else ""
+    bridge = view.topology.functions.get(_HOST_BRIDGE)
+    if bridge is None or bridge.class_code >> 8 != 0x0600 or view.host.environment.is_guest:
+        return cpu.vendor
+    return _MAKERS.get(bridge.vendor, cpu.vendor)
 
 
 def _finding(rule: knowledge.Rule, parameter: Parameter, shown: str) -> Finding:
@@ -179,7 +189,7 @@ def _unknown_values(view: View, given: list[Given]) -> Iterator[Finding]:
     tables = knowledge.load_kernel_parameters()
     for parameter, element in given:
         described = tables.by_name.get(parameter.key)
-        if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view.host.cpu)):
+        if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view)):
             continue
         if any(
             rule.parameter == parameter.key and rule.matches(element) and _conditions_hold(view, rule) for rule in tables.rule

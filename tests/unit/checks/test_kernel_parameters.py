@@ -152,6 +152,13 @@ def test_a_processor_that_is_not_known_leaves_open_whom_a_parameter_is_for(on):
     assert [each.outcome for each in on("ro quiet iommu=pt", cpu=Cpu())] == ["ok"]
 
 
+@pytest.mark.parametrize(("id_", "outcomes"), [("8086:a700", ["info"]), ("1022:14d8", ["ok"]), ("10de:0a82", ["unknown"])])
+def test_a_host_bridge_tells_who_made_the_processor(build, judge, id_, outcomes):
+    parts = build.function("0000:00:00.0", id_, 0x060000), build.root_port("0000:00:01.1")
+    host = build.host(*parts, command_line="ro amd_iommu=pgtbl_v2", cpu=Cpu())
+    assert [each.outcome for each in judge(ID, host)] == outcomes
+
+
 @pytest.mark.parametrize(("cpu", "outcome"), [("ZEN", "info"), ("BULLDOZER", "ok"), ("INTEL", "info")])
 def test_big_root_window_acts_on_family_15h_alone(build, on, cpu, outcome):
     (found,) = on("ro pci=big_root_window", cpu=getattr(build, cpu))
