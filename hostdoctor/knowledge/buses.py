@@ -139,6 +139,11 @@ def is_tunnel(lower: str, upper: str) -> bool:
     return bool(_name_in(_bridges().tunnel_root, upper) or (tunnel_name(lower) and tunnel_name(upper)))
 
 
+def is_known_bridge(id_: str) -> bool:
+    """Whether some table says whose port it is."""
+    return bool(on_board_role(id_) or chipset_name(id_) or cpu_port_name(id_) or external_switch_name(id_) or tunnel_name(id_))
+
+
 def host_bridge_allowed(id_: str, kernel: KernelPair) -> tuple[HostBridge, bool | None] | None:
     """Whether a kernel lets peers cross this host bridge. AMD processors of family 17h and later need no entry.
 
