@@ -165,6 +165,8 @@ def vram_bar_of(gpu: Function, facts: GpuFacts) -> VramBar | Unknown:
         return NOT_LISTED
     if bar is None or not bar.assigned:
         return Unknown("its memory BAR has no address")
+    if bar.said_at and (told := _by_visible_memory(gpu, facts)) and told.size_bytes > bar.size_bytes:
+        return told  # the driver has the last word in a log: it enlarged the BAR
     exact = not isinstance(facts.vram_bytes, Unknown) and facts.vram_bytes > 0
     vram: tuple[int, int] | Unknown
     if not isinstance(facts.vram_bytes, Unknown) and exact:
