@@ -312,15 +312,16 @@ def _module(view: View, name: str) -> Module | None:
 def _for_guests(view: View, gpu: Function, driver: str) -> Finding:
     subject, evidence = (gpu.address,), (_bound(gpu, driver),)
     twins = [each for each in view.gpus if each.is_twin_of(gpu) and each.driver in _COMPUTE[gpu.vendor]]
-    if not twins or _handed_over(view, gpu):
+    asked = view.host.boot.command_line
+    if not twins or isinstance(asked, Unknown) or _handed_over(view, gpu):
         return Finding(ID, "info", subject, f"{driver} keeps it for guests", evidence=evidence)
     return Finding(
         ID,
         "warning",
         subject,
         f"{driver} keeps it for guests, while {wording.count(len(twins), 'GPU')} of its kind can compute on this host",
-        f"Nothing on the kernel command line asks for it. If no guest uses it, {wording.listed(t.address for t in twins)} "
-        "compute without it.",
+        f"Nothing on the kernel command line asks for it. If no guest uses it, it does nothing, and "
+        f"{wording.listed(t.address for t in twins)} must do without it.",
         "possible",
         (*evidence, *(_bound(twin, str(twin.driver)) for twin in twins[:2])),
         remedies=("load-driver",),

@@ -20,7 +20,7 @@ from hostdoctor.facts.bandwidth import Transfer, Verification, is_host
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
-from hostdoctor.topology import Card, Segment, to_root_gbs
+from hostdoctor.topology import TUNNEL, Card, Segment, to_root_gbs
 
 if TYPE_CHECKING:
     from hostdoctor.view import View
@@ -231,7 +231,7 @@ class Measured:
             return Unknown("the card sits at the chipset, whose link is shared and not described")
         raw = card.slot if isinstance(card.slot, Unknown) else to_root_gbs(card)
         if isinstance(raw, Unknown):
-            return self._link_at_boot(card) or raw
+            return raw if raw is TUNNEL else self._link_at_boot(card) or raw
         narrowest = min(card.segments, key=lambda each: known(each.loaded_gbs, 0.0))
         return raw, _link_evidence(narrowest, raw)
 
