@@ -242,7 +242,7 @@ def _amdgpu_bound(accessor: Function, owner: Function) -> Condition:
     if other is None:
         return Condition("driver", "holds", "amdgpu drives both")
     if isinstance(other.driver, Unknown):
-        return Condition("driver", "unknown", f"which driver {other.address} has is {other.driver.reason}")
+        return Condition("driver", "unknown", f"which driver {other.address} has is not known: {other.driver.reason}")
     evidence = (Evidence(other.source("driver"), other.driver or "none"),)
     text = f"{other.address} has {'the driver ' + other.driver if other.driver else 'no driver'}, and P2P needs amdgpu"
     if other.driver == "radeon":
