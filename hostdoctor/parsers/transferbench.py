@@ -46,7 +46,7 @@ _ENGINES: dict[str, Engine] = {"DMA": "copy-engine", "GFX": "kernel"}
 _HOST_MEMORY, _GPU_MEMORY = "CB", "GFU"
 _MEMORY = re.compile(r"(?P<type>[A-Z])(?P<number>\d{1,3})\Z")
 _VALIDATES = re.compile(r"\s*ALWAYS_VALIDATE\s*[=,]\s*\d\s*[:,]\s*Validating after")
-_MISMATCH = re.compile(r".*\[?ERROR\]?.*mismatch", re.IGNORECASE)
+_MISMATCH = re.compile(r"(?:(?!error).)*error.*mismatch", re.IGNORECASE)
 
 
 # A GPU's row in the tool's list of links, which it prints when called without arguments.
