@@ -168,25 +168,33 @@ def _entries(lines: Iterable[tuple[int, str]]) -> Iterator[_Entry]:
     relative_s = 0.0
     last: _Entry | None = None
     for number, line in lines:
-        if _NEW_BOOT.match(line):
+        if line.startswith("-- ") and _NEW_BOOT.match(line):
             yield _Entry(number, None)
             continue
         entry = _entry(number, line, calendar)
         if entry is None or not entry.text:
             continue
-        if (match := _RELATIVE.match(entry.text)) and entry.seconds is None:
+        if entry.seconds is None and (match := _RELATIVE.match(entry.text)):
             relative_s += float(match["delta"] or 0)
             entry.text, entry.seconds = entry.text[match.end() :], relative_s
-        if match := _REPEATED.match(entry.text):
-            entry.text, entry.count = _without_stamp(match["text"]), int(match["times"])
-        elif (match := _LAST_REPEATED.match(entry.text)) and last is not None:
-            entry.text, entry.count = last.text, int(match["times"])
+        if "message repeated" in entry.text:
+            _count(entry, last)
         last = entry
         yield entry
 
 
+def _count(entry: _Entry, last: _Entry | None) -> None:
+    """Put in what was repeated, and how often."""
+    if match := _REPEATED.match(entry.text or ""):
+        entry.text, entry.count = _without_stamp(match["text"]), int(match["times"])
+    elif (match := _LAST_REPEATED.match(entry.text or "")) and last is not None:
+        entry.text, entry.count = last.text, int(match["times"])
+
+
 def _entry(number: int, line: str, calendar: _Calendar) -> _Entry | None:
     """One line; None where it is another program's."""
+    if match := _STAMP.match(line):  # most lines
+        return _after_stamp(number, line[match.end() :].rstrip(), float(match["seconds"]))
     line, at = _without_markup(line.strip()), 0
     if match := _BEFORE.match(line) or _TALOS.match(line):
         if match["facility"] not in (None, "kern"):
