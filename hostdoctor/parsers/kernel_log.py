@@ -171,7 +171,8 @@ def _entries(lines: Iterable[tuple[int, str]]) -> Iterator[_Entry]:
         if line.startswith("-- ") and _NEW_BOOT.match(line):
             yield _Entry(number, None)
             continue
-        entry = _entry(number, line, calendar)
+        stamp = _STAMP.match(line)  # most lines begin with one
+        entry = _stamped(number, line.rstrip(), stamp) if stamp else _entry(number, line, calendar)
         if entry is None or not entry.text:
             continue
         if entry.seconds is None and (match := _RELATIVE.match(entry.text)):
@@ -193,8 +194,6 @@ def _count(entry: _Entry, last: _Entry | None) -> None:
 
 def _entry(number: int, line: str, calendar: _Calendar) -> _Entry | None:
     """One line; None where it is another program's."""
-    if match := _STAMP.match(line):  # most lines
-        return _after_stamp(number, line[match.end() :].rstrip(), float(match["seconds"]))
     line, at = _without_markup(line.strip()), 0
     if match := _BEFORE.match(line) or _TALOS.match(line):
         if match["facility"] not in (None, "kern"):
@@ -205,7 +204,7 @@ def _entry(number: int, line: str, calendar: _Calendar) -> _Entry | None:
             return None
         at = match.end()
     if match := _STAMP.match(line, at):
-        return _after_stamp(number, line[match.end() :], float(match["seconds"]))
+        return _stamped(number, line, match)
     if match := _KMSG.match(line, at):
         if int(match["priority"]) >> 3 != _KERNEL_FACILITY:
             return None
@@ -219,6 +218,10 @@ def _entry(number: int, line: str, calendar: _Calendar) -> _Entry | None:
 def _without_markup(line: str) -> str:
     match = _MARKUP.match(line)
     return line[match.end() :].rstrip("`| ") if match else line
+
+
+def _stamped(number: int, line: str, stamp: re.Match[str]) -> _Entry | None:
+    return _after_stamp(number, line[stamp.end() :], float(stamp["seconds"]))
 
 
 def _after_stamp(number: int, text: str, seconds: float | None) -> _Entry | None:
