@@ -103,8 +103,11 @@ def _by_the_log(view: View) -> dict[str, Finding]:
     if log is None:
         return {}
     events = log.of(_LOGGED_CORRECTED, *_LOGGED_UNCORRECTED)
-    if not events:  # cut down to the reports: then the port that received one is all there is
-        events = log.of("aer-report-corrected", "aer-report-uncorrected")
+    # Without the error itself, be it that the log is cut down or that the device was gone before it could be asked, the
+    # port that received the report is all there is.
+    if not any(event.kind in _LOGGED_UNCORRECTED for event in events):
+        events += log.of("aer-report-uncorrected")
+    events = events or log.of("aer-report-corrected")
     found = {}
     for address, all_of_it in logged.by_address(events).items():
         now = [event for event in all_of_it if not event.boots_ago]

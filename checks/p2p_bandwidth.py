@@ -115,7 +115,7 @@ class _Pair(msgspec.Struct):
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each ordered pair that a run speaks of."""
     outliers = _outliers(view.measured)
-    predictions = {(each.accessor.address, each.owner.address): each for each in view.pairs}
+    predictions = view.pair_of
     verdicts = {
         ends: _unfit(view.measured, ends, found) or _verdict(_pair(view, ends, predictions.get(ends)), outliers)
         for ends, found in view.measured.pairs.items()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hostdoctor.facts.pci import ATI, NVIDIA
-from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome
+from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome, unjudged
 from hostdoctor.p2p import Condition, Prediction
 from hostdoctor.topology import Card
 from hostdoctor.view import View
@@ -20,6 +20,9 @@ _SPLITTING = "Tensor parallel moves activations over this path in every layer, l
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each ordered pair, accessor first."""
+    if view.crowd is not None:
+        yield unjudged(ID, (), "P2P between GPUs", view.crowd)
+        return
     cards = {card.gpu.address: card for card in view.cards}
     for pair in view.pairs:
         yield _with_choice_of_nccl(view, _judge_pair(pair, cards))

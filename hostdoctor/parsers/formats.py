@@ -84,8 +84,10 @@ _HEX_DUMP = r"[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$"
 _MONTH = r"(?:[^\W\d]{2,6}\.?|\d{1,2}[^\W\d]),? {1,2}\d{1,2},? "  # in any language: "févr. 11 ", "2月 11 "
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-][\d:]{2,6})"
-_BEFORE = r"[ \t]{0,8}(?:[\w./+-]{1,120}:)?(?:\d{1,7}[:-])?(?:<\d{1,3}>)?(?:[a-z0-9]{3,8} *:[a-z]{3,6} *: ?)?"
-_SINCE_BOOT = r"\[ {0,7}\d{1,9}\.\d{3,9}(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?:\[ *[TC]\d[^\]]{0,30}\])? ?"
+_BEFORE = (
+    r"[ \t]{0,8}(?:[-*|`] ?`?(?=[\[<]))?(?:[\w./+-]{1,120}:)?(?:\d{1,7}[:-])?(?:<\d{1,3}>)?(?:[a-z0-9]{3,8} *:[a-z]{3,6} *: ?)?"
+)
+_SINCE_BOOT = r"\[ {0,7}\d{1,9}\.\d{3,9}(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?: ?\[ *[TC]\d[^\]]{0,30}\])? ?"
 _RELATIVE = r"\[ *\+\d{1,9}\.\d{3,9}\] |\[[^\W\d]{3}[ \d]\d \d\d:\d\d\] "  # dmesg --reltime
 _STAMP = rf"(?:{_SINCE_BOOT}|{_RELATIVE}|\[(?:[^\W\d]{{1,6}}\.?,? +)?{_MONTH}{_CLOCK} \d{{4}}\] )"
 _DATED = rf"(?:{_MONTH}(?:\d{{4}} )?{_CLOCK}(?: \d{{4}})?|\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:{_ZONE}| [A-Z]{{3,5}})?)"
@@ -102,10 +104,12 @@ FORMATS: tuple[Format, ...] = (
     # --- the kernel's log ---------------------------------------------------------------------------------------------
     Format("kernel-log", "line", rf"{_BEFORE}{_STAMP}"),
     Format("kernel-log", "line", rf"{_BEFORE}(?:[^\W\d]{{1,6}}\.? )?{_DATED} {_PROGRAM}"),
-    Format("kernel-log", "line", rf"[ \t]{{0,8}}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
+    Format("kernel-log", "line", rf"{_BEFORE}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
+    Format("kernel-log", "line", rf"{_DATED} (?=\[ *\d{{1,9}}\.\d|<\d{{1,3}}>\[)"),  # docker logs --timestamps
+    Format("kernel-log", "line", r"(?:\S{1,64}: )?kern: +[a-z]{3,8}: +\[\d{4}-\d\d-\d\dT[\d:.]{8,18}Z\]:"),  # talosctl dmesg
     Format("kernel-log", "line", r"\d{1,3},\d{1,12},\d{1,16},[^;]{1,80};"),  # /dev/kmsg
-    Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:{_DRIVER}|{_SUBSYSTEM})"),
-    Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
+    Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:<\d{{1,3}}>)?(?:{_DRIVER}|{_SUBSYSTEM})"),
+    Format("kernel-log", "line", r"-- (?:(?:Boot [0-9a-f]{32}|Reboot) --\s*$|(?:Logs begin|Journal begins) at )"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
     Format("lspci", "indented", rf"\s*{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )(?:3D |[A-Z\"(]).*: \S", rf"{_HEX_DUMP}"),
     Format("lspci", "indented", rf"\s*{_ADDRESS} (?:Class )?[0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n

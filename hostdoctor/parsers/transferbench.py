@@ -48,7 +48,7 @@ _MEMORY = re.compile(r"(?P<type>[A-Z])(?P<number>\d{1,3})\Z")
 _VALIDATES = re.compile(r"\s*ALWAYS_VALIDATE\s*[=,]\s*\d\s*[:,]\s*Validating after")
 # Of the second GPU to the first's memory, as EnablePeerAccess prints its arguments.
 _NO_ACCESS = re.compile(r"\s*\[ERROR\] Unable to enable peer access from GPU devices (?P<peer>\d{1,3}) to (?P<own>\d{1,3})\b")
-_MISMATCH = re.compile(r".*\[?ERROR\]?.*mismatch", re.IGNORECASE)
+_MISMATCH = re.compile(r"(?:(?!error).)*error.*mismatch", re.IGNORECASE)
 
 
 # A GPU's row in the tool's list of links, which it prints when called without arguments.

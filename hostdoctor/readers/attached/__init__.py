@@ -37,7 +37,6 @@ APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nvidia", ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-topo", "nvidia-query", "nvidia-list")),
     ("amd", ("rocminfo", "rocm-smi", "amd-smi", "json")),
     ("user_rights", ("device-files", "file-acls", "user-ids", "user-groups", "memlock")),
-    ("log_functions", ("kernel-log",)),
     ("kernel_log", ("kernel-log",)),
     ("nccl", ("nccl-log",)),
     ("bandwidth", ("rocm-bandwidth-test", "transferbench", "p2p-bandwidth-latency-test", "simple-p2p", "nvbandwidth", "json")),
