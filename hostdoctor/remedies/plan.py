@@ -20,6 +20,7 @@ from hostdoctor.remedies.wanted import Change, Uncurable, Wanted, wanted
 from hostdoctor.view import View
 
 SCHEMA = 1
+_OF_LOADER = ("BOOT_IMAGE", "initrd")
 _PENDING = "kernel-parameters-pending"
 
 
@@ -44,6 +45,7 @@ class Plan(msgspec.Struct, frozen=True):
     Attributes:
         loader: the boot loader that governs.
         running: the kernel command line now.
+        now: the same without what the boot loader itself puts before it.
         result: the one after the change; empty where it cannot be told.
         add: parameters to add.
         remove: parameters to take out.
@@ -74,6 +76,7 @@ class Plan(msgspec.Struct, frozen=True):
     reboot: bool
     uncurable: tuple[Uncurable, ...]
     firmware: tuple[Mapping[str, object], ...]
+    now: str = ""
     details: Mapping[str, Change] = {}
     show: str = ""
     revert: tuple[str, ...] = ()
@@ -130,6 +133,7 @@ def _plan(view: View, findings: Sequence[Finding], asked: Wanted, patch: Patch, 
         reboot=patch.reboot and not nothing,
         uncurable=asked.uncurable,
         firmware=tuple(as_json(firmware_guide(view, findings))),
+        now=_without_loader(view),
         details={each.parameter: each for each in changes},
         show=patch.show,
         revert=patch.revert,
@@ -146,6 +150,10 @@ def _loader(view: View) -> LoaderReport:
     if isinstance(loader, Unknown):
         return LoaderReport("", "not known", (loader.reason,))
     return LoaderReport(loader.name, LOADERS[loader.name].title, tuple(f"{source}: {value}" for source, value in loader.why))
+
+
+def _without_loader(view: View) -> str:
+    return " ".join(each.text for each in view.host.boot.parameters if each.name not in _OF_LOADER)
 
 
 def _result(view: View, request: Request) -> str:
