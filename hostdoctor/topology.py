@@ -6,7 +6,7 @@ some cards carry on board.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import msgspec
@@ -153,19 +153,26 @@ class Topology:
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self.functions = functions
+        self._above: dict[str, tuple[Function, ...]] = {}
 
-    def above(self, function: Function) -> list[Function]:
+    def above(self, function: Function) -> tuple[Function, ...]:
         """The bridges above a function, nearest first, up to the root port; each once, also where parents form a loop."""
-        found: dict[str, Function] = {}
+        found = self._above.get(function.address)
+        if found is None:
+            found = self._above[function.address] = tuple(self._climb(function))
+        return found
+
+    def _climb(self, function: Function) -> Iterator[Function]:
+        seen = {function.address}
         parent = known(function.parent, None)
-        while parent and parent in self.functions and parent not in found and parent != function.address:
-            found[parent] = self.functions[parent]
+        while parent and parent in self.functions and parent not in seen:
+            seen.add(parent)
+            yield self.functions[parent]
             parent = known(self.functions[parent].parent, None)
-        return list(found.values())
 
     def knows_way_up(self, function: Function) -> bool:
         """Whether every bridge from a function up to its root bus is in the evidence."""
-        return (self.above(function) or [function])[-1].parent is None
+        return (self.above(function) or (function,))[-1].parent is None
 
     def common_bridge(self, a: Function, b: Function) -> Function | None:
         """The bridge nearest to both, or None where only the root complex joins them."""
@@ -184,7 +191,7 @@ class Topology:
         up, down = ([function, *self._below(common, function)] for function in (a, b))
         return [*up, common, *reversed(down)]
 
-    def _below(self, bridge: Function, function: Function) -> list[Function]:
+    def _below(self, bridge: Function, function: Function) -> tuple[Function, ...]:
         above = self.above(function)
         return above[: above.index(bridge)]
 

@@ -14,9 +14,8 @@ from hostdoctor import knowledge
 from hostdoctor.facts.host import Aperture, BootLink, Host, KernelVersion, MemoryMap
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Bar, Function, GpuFacts, Link, RefusedSize, RefusedWindow, Window
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.parsers.kernel_log import Log, read_logs
+from hostdoctor.parsers.kernel_log import Log
 from hostdoctor.parsers.log_resources import LogResources, SaidBar, SaidFunction, SaidSize, read_resources
-from hostdoctor.parsers.paste import Part
 from hostdoctor.readers.attached.merge import with_functions
 
 NOT_TOLD = Unknown("the kernel's log does not tell")
@@ -34,9 +33,9 @@ _NEVER_ASSIGNED = (0x0000, 0x0600, 0x0800)
 _NEW_WORDING = KernelVersion(6, 8)
 
 
-def apply(host: Host, parts: Sequence[Part]) -> Host:
+def with_log_functions(host: Host, logs: Sequence[Log]) -> Host:
     """The host with what its logs say of functions."""
-    for log in read_logs(parts):
+    for log in logs:
         host = _with_log(host, log, read_resources(log))
     return host
 

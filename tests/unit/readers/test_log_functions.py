@@ -11,8 +11,10 @@ from hostdoctor.boot_links import boot_link, slot_at_boot
 from hostdoctor.evidence.attached import Attached, Attachment
 from hostdoctor.facts.host import Aperture, KernelVersion, MemoryMap
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.parsers.kernel_log import read_logs
 from hostdoctor.parsers.paste import split
-from hostdoctor.readers.attached import Pasted, log_functions, read_attached
+from hostdoctor.readers.attached import Pasted, read_attached
+from hostdoctor.readers.attached.log_functions import with_log_functions
 from hostdoctor.view import View
 
 LOGS = Path(__file__).with_name("kernel_logs")
@@ -41,7 +43,7 @@ def host_of_log(name):
 
 def beside(host, text):
     """A described host with what a log adds."""
-    return log_functions.apply(host, [part for part in split(text, "dmesg.txt") if part.kind == "kernel-log"])
+    return with_log_functions(host, read_logs([part for part in split(text, "dmesg.txt") if part.kind == "kernel-log"]))
 
 
 @pytest.fixture
