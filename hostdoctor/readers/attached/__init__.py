@@ -36,6 +36,7 @@ APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("topology_xml", ("topology-xml", "hwloc-xml")),
     ("nvidia", ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-topo", "nvidia-query", "nvidia-list")),
     ("amd", ("rocminfo", "rocm-smi", "amd-smi", "json")),
+    ("modules", ("complaint",)),
     ("user_rights", ("device-files", "file-acls", "user-ids", "user-groups", "memlock")),
     ("kernel_log", ("kernel-log",)),
     ("nccl", ("nccl-log",)),
