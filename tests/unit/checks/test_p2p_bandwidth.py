@@ -477,3 +477,28 @@ def test_what_holds_direct_copies_up_is_named(build, judge, text):
     assert outcomes(found) == {"failure"}
     assert "ACS redirect on" in text(found[0])
     assert "acs-clear-redirect" in found[0].remedies
+
+
+def test_arms_that_are_alike_prove_nothing_where_no_access_is_told(build, judge):
+    """The end of p2pBandwidthLatencyTest on cards that the driver grants no access: both arms are staged."""
+    found = []
+    for ends in ((A, B), (B, A)):
+        for granted in (None, False):
+            found += [
+                build.copy(*ends, 20.1, peer_access=granted),
+                build.copy(*ends, 25.0, both_ways=True, peer_access=granted),
+            ]
+            found += [build.copy(*ends, latency_us=14.2, peer_access=granted)]
+    run = build.run(*found, tool="p2pBandwidthLatencyTest", cpus=())
+    told = judge("p2p-bandwidth", build.host(unknown_links(build, A, B, id_="10de:2684"), runs=(run,)))
+    assert outcomes(told) == {"info"}
+    assert "whether any is granted" in told[0].title
+
+
+@pytest.mark.parametrize(("granted", "outcome"), [(None, "info"), (True, "failure")])
+def test_staged_rates_over_known_links_where_no_access_is_told(build, judge, granted, outcome):
+    gpus = ("0000:41:00.0", "0000:81:00.0")
+    found = [build.copy(*ends, 6.1, both_ways=True, peer_access=granted) for ends in (gpus, gpus[::-1])]
+    run = build.run(*found, tool="p2pBandwidthLatencyTest", cpus=())
+    functions = build.two_nvidia_gpus("10de:2204", at=build.link(16.0, 16))
+    assert outcomes(judge("p2p-bandwidth", build.host(functions, runs=(run,)))) == {outcome}
