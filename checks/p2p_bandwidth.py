@@ -585,22 +585,30 @@ def _outliers(measured: Measured) -> dict[str, Verdict]:
             if (each := least(found.both_ways if both_ways else found.one_way)) and each.gbs is not None
         }
         if rates:
-            return _slow_ones(measured, rates)
+            return _slow_ones(measured, rates, MOST_OF_PCIE_GBS * (2 if both_ways else 1))
     return {}
 
 
-def _slow_ones(measured: Measured, rates: dict[tuple[str, str], float]) -> dict[str, Verdict]:
+def _slow_ones(measured: Measured, rates: dict[tuple[str, str], float], most_of_pcie_gbs: float) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
-    gpus = list(dict.fromkeys(end for ends in rates for end in ends))
+    gpus = list(dict.fromkeys(end for ends in measured.pairs for end in ends))
     middle = sorted(rates.values())[len(rates) // 2]
-    slow = [gpu for gpu in gpus if all(value <= _OUTLIER * middle for ends, value in rates.items() if gpu in ends)]
+    slow = [gpu for gpu in gpus if _is_slow_with_all(gpu, gpus, rates, _OUTLIER * middle)]
     others = [value for ends, value in rates.items() if not set(ends) & set(slow)]
     names = {measured.names.get(gpu, "") for gpu in gpus}
     if len(gpus) - len(slow) < _OUTLIER_AMONG or len(names) > 1 or not others or min(others) < _ALIKE * middle:
         return found
+    if min(others) > most_of_pcie_gbs:
+        return found  # a fabric joins the others, and this one is not part of it
     for gpu in slow:
         found[gpu] = _slow_gpu(measured, gpu, others, [gpu for gpu in gpus if gpu not in slow])
     return found
+
+
+def _is_slow_with_all(gpu: str, gpus: list[str], rates: dict[tuple[str, str], float], most_gbs: float) -> bool:
+    """Whether a GPU was measured with every other one, which a cut table may not tell, and is that slow with all."""
+    own = {ends: value for ends, value in rates.items() if gpu in ends}
+    return {end for ends in own for end in ends} == set(gpus) and max(own.values()) <= most_gbs
 
 
 def _slow_gpu(measured: Measured, gpu: str, others: list[float], fast: list[str]) -> Verdict:

@@ -281,6 +281,7 @@ def test_a_gpu_far_slower_than_all_others(build, judge, text):
         pytest.param(lambda a, b: 50.0 if a // 2 == b // 2 else 18.0, id="two sockets"),
         pytest.param(lambda a, b: 180.0 if a // 2 == b // 2 else 40.0, id="bridges between pairs"),
         pytest.param(lambda a, b: 14.0 if 3 in (a, b) else 50.0, id="one on the other socket"),
+        pytest.param(lambda a, b: 24.0 if 3 in (a, b) else 360.0, id="one beside three that a fabric joins"),
         pytest.param(lambda a, b: 3.9, id="all alike"),
     ],
 )
@@ -502,3 +503,14 @@ def test_staged_rates_over_known_links_where_no_access_is_told(build, judge, gra
     run = build.run(*found, tool="p2pBandwidthLatencyTest", cpus=())
     functions = build.two_nvidia_gpus("10de:2204", at=build.link(16.0, 16))
     assert outcomes(judge("p2p-bandwidth", build.host(functions, runs=(run,)))) == {outcome}
+
+
+def test_a_cut_table_makes_no_gpu_an_outlier(build, judge):
+    """Of the second GPU's row in the last table only the first cell is left."""
+    pairs = [(a, b) for a in FOUR for b in FOUR if a != b]
+    slow = {frozenset(FOUR[:2])}
+    found = [build.copy(a, b, 1.9 if {a, b} in slow else 22.5) for a, b in pairs]
+    found += [build.copy(FOUR[0], b, 2.5 if b == FOUR[1] else 42.0, both_ways=True) for b in FOUR[1:]]
+    found += [build.copy(FOUR[1], FOUR[0], 2.5, both_ways=True)]
+    told = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR), runs=(build.run(*found, cpus=()),)))
+    assert {each.outcome for each in told if set(each.subject) not in slow} == {"info"}
