@@ -10,7 +10,7 @@ from hostdoctor import knowledge, p2p
 from hostdoctor.facts.bandwidth import Transfer
 from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Kfd
-from hostdoctor.facts.pci import Acs, Function
+from hostdoctor.facts.pci import ATI, Acs, Function
 from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome
 from hostdoctor.measured import (
     MOST_OF_PCIE_GBS,
@@ -87,6 +87,13 @@ class _Pair(msgspec.Struct):
     def main(self) -> Transfer:
         """The figure the verdict is about; only of a pair that was measured."""
         return self.one_way or self.both_ways or self.found.one_way[0]
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether anything tells that the pair may copy directly; AMD's tools measure no other pairs."""
+        gpu = self.measured.gpu(self.accessor)
+        by_amd = gpu is not None and gpu.vendor == ATI
+        return by_amd or any(each.peer_access for each in (*self.found.one_way, *self.found.both_ways))
 
     @property
     def figure(self) -> float:
@@ -174,7 +181,13 @@ def _pair(view: View, ends: tuple[str, str], prediction: Prediction | None) -> _
 
 
 def _verdict(pair: _Pair, outliers: dict[str, Verdict]) -> Verdict:
-    return _slower_than_staged(pair) or _stalled(pair) or _over_fabric(pair) or _over_pcie(pair, outliers)
+    return (
+        _maybe_staged(pair)
+        or _slower_than_staged(pair)
+        or _stalled(pair)
+        or _over_fabric(pair)
+        or _without_fault(pair, _over_pcie(pair, outliers))
+    )
 
 
 def _staged_evidence(found: PairMeasurements) -> tuple[Evidence, ...]:
@@ -183,6 +196,39 @@ def _staged_evidence(found: PairMeasurements) -> tuple[Evidence, ...]:
 
 
 # --- against the control arm ------------------------------------------------------------------------------------------
+
+
+def _maybe_staged(pair: _Pair) -> Verdict | None:
+    """Copies that are as fast without peer access, of a pair of which the paste does not tell whether it has any."""
+    shares = [each for each in _against_staged(pair) if each is not None]
+    signs = knowledge.load_staging_signs()
+    latency = min((each.latency_us for each in pair.found.latency if each.latency_us), default=signs["latency_us"].staged)
+    alike = bool(shares) and all(_FAR_SLOWER <= share < signs["gain"].direct for share in shares)
+    if pair.is_granted or not alike or not signs["latency_us"].direct < latency < _STALLED_US:
+        return None
+    return Verdict(
+        f"maybe-staged-{pair.unit}",
+        "info",
+        f"{{range}} {pair.unit}, as without peer access; whether any is granted is not in this paste",
+        "It looks like this where the driver grants none, so that both parts of the test stage their copies.",
+        pair.figure,
+        pair.evidence(),
+        next="attach the output from its first line on, or nvidia-smi topo -p2p r",
+    )
+
+
+def _without_fault(pair: _Pair, verdict: Verdict) -> Verdict:
+    """A rate below the link's is no fault of a pair that by design has no direct copies, where nothing says that it has."""
+    decisive = pair.prediction.decisive if pair.prediction else None
+    refused = decisive is not None and decisive.state == "fails" and decisive.by_design
+    if pair.is_granted or not refused or not verdict.kind.startswith("below-"):
+        return verdict
+    title = (
+        f"{{range}} {pair.unit}; whether these copies were direct is not in this paste, and by p2p-pair none are to be expected"
+    )
+    return msgspec.structs.replace(
+        verdict, kind=f"not-expected-{pair.unit}", outcome="info", title=title, cost=None, remedies=(), next=""
+    )
 
 
 def _slower_than_staged(pair: _Pair) -> Verdict | None:
@@ -539,22 +585,30 @@ def _outliers(measured: Measured) -> dict[str, Verdict]:
             if (each := least(found.both_ways if both_ways else found.one_way)) and each.gbs is not None
         }
         if rates:
-            return _slow_ones(measured, rates)
+            return _slow_ones(measured, rates, MOST_OF_PCIE_GBS * (2 if both_ways else 1))
     return {}
 
 
-def _slow_ones(measured: Measured, rates: dict[tuple[str, str], float]) -> dict[str, Verdict]:
+def _slow_ones(measured: Measured, rates: dict[tuple[str, str], float], most_of_pcie_gbs: float) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
-    gpus = list(dict.fromkeys(end for ends in rates for end in ends))
+    gpus = list(dict.fromkeys(end for ends in measured.pairs for end in ends))
     middle = sorted(rates.values())[len(rates) // 2]
-    slow = [gpu for gpu in gpus if all(value <= _OUTLIER * middle for ends, value in rates.items() if gpu in ends)]
+    slow = [gpu for gpu in gpus if _is_slow_with_all(gpu, gpus, rates, _OUTLIER * middle)]
     others = [value for ends, value in rates.items() if not set(ends) & set(slow)]
     names = {measured.names.get(gpu, "") for gpu in gpus}
     if len(gpus) - len(slow) < _OUTLIER_AMONG or len(names) > 1 or not others or min(others) < _ALIKE * middle:
         return found
+    if min(others) > most_of_pcie_gbs:
+        return found  # a fabric joins the others, and this one is not part of it
     for gpu in slow:
         found[gpu] = _slow_gpu(measured, gpu, others, [gpu for gpu in gpus if gpu not in slow])
     return found
+
+
+def _is_slow_with_all(gpu: str, gpus: list[str], rates: dict[tuple[str, str], float], most_gbs: float) -> bool:
+    """Whether a GPU was measured with every other one, which a cut table may not tell, and is that slow with all."""
+    own = {ends: value for ends, value in rates.items() if gpu in ends}
+    return {end for ends in own for end in ends} == set(gpus) and max(own.values()) <= most_gbs
 
 
 def _slow_gpu(measured: Measured, gpu: str, others: list[float], fast: list[str]) -> Verdict:

@@ -151,7 +151,7 @@ class _Reading:
             self._cut = True
             return at + 1
         self._cut = self._cut or matrix.is_cut
-        if kind == "uni" and not self._devices:
+        if kind == "uni":
             self._tell_devices(matrix)
         if kind in ("access", "link"):
             self._read_words(kind, matrix)
@@ -164,13 +164,13 @@ class _Reading:
     def _tell_devices(self, matrix: Matrix) -> None:
         """Which devices are GPUs, where the list of them is cut off: a processor makes no copy inside itself."""
         for row, column, text, at in matrix.cells():
-            if row == column:
+            if row == column and row not in self._devices:
                 self._add_device(row, "", bandwidth(text, inside=True) is not None, "", at)
 
     def _read_words(self, kind: str, matrix: Matrix) -> None:
         for row, column, text, at in matrix.cells():
             ends = (self._place(row), self._place(column))
-            if row == column or not self._is_gpu(column):
+            if row == column or not self._is_gpu(column) or row not in self._devices:
                 continue
             if kind == "link":
                 self._links[ends] = {"P": "PCIE", "X": "XGMI"}.get(text, "")
@@ -179,7 +179,7 @@ class _Reading:
 
     def _measured(self, matrix: Matrix, statistic: Statistic, *, both_ways: bool) -> Iterator[Transfer]:
         for row, column, text, at in matrix.cells():
-            if not (self._is_gpu(row) or self._is_gpu(column)):
+            if not {row, column} <= self._devices.keys() or not (self._is_gpu(row) or self._is_gpu(column)):
                 continue
             ends = (self._place(row), self._place(column))
             word = self._access.get(ends)
@@ -202,7 +202,7 @@ class _Reading:
     def _validated(self, matrix: Matrix) -> Iterator[Verification]:
         verdicts = {"PASS": True, "FAIL": False}
         for row, column, text, at in matrix.cells():
-            if self._is_gpu(row) or self._is_gpu(column):
+            if {row, column} <= self._devices.keys() and (self._is_gpu(row) or self._is_gpu(column)):
                 ends = (self._place(row), self._place(column))
                 yield Verification(*ends, verdicts.get(text.upper()), text, self._part.where(at))
 

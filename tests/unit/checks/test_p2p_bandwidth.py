@@ -281,6 +281,7 @@ def test_a_gpu_far_slower_than_all_others(build, judge, text):
         pytest.param(lambda a, b: 50.0 if a // 2 == b // 2 else 18.0, id="two sockets"),
         pytest.param(lambda a, b: 180.0 if a // 2 == b // 2 else 40.0, id="bridges between pairs"),
         pytest.param(lambda a, b: 14.0 if 3 in (a, b) else 50.0, id="one on the other socket"),
+        pytest.param(lambda a, b: 24.0 if 3 in (a, b) else 360.0, id="one beside three that a fabric joins"),
         pytest.param(lambda a, b: 3.9, id="all alike"),
     ],
 )
@@ -477,3 +478,39 @@ def test_what_holds_direct_copies_up_is_named(build, judge, text):
     assert outcomes(found) == {"failure"}
     assert "ACS redirect on" in text(found[0])
     assert "acs-clear-redirect" in found[0].remedies
+
+
+def test_arms_that_are_alike_prove_nothing_where_no_access_is_told(build, judge):
+    """The end of p2pBandwidthLatencyTest on cards that the driver grants no access: both arms are staged."""
+    found = []
+    for ends in ((A, B), (B, A)):
+        for granted in (None, False):
+            found += [
+                build.copy(*ends, 20.1, peer_access=granted),
+                build.copy(*ends, 25.0, both_ways=True, peer_access=granted),
+            ]
+            found += [build.copy(*ends, latency_us=14.2, peer_access=granted)]
+    run = build.run(*found, tool="p2pBandwidthLatencyTest", cpus=())
+    told = judge("p2p-bandwidth", build.host(unknown_links(build, A, B, id_="10de:2684"), runs=(run,)))
+    assert outcomes(told) == {"info"}
+    assert "whether any is granted" in told[0].title
+
+
+@pytest.mark.parametrize(("granted", "outcome"), [(None, "info"), (True, "failure")])
+def test_staged_rates_over_known_links_where_no_access_is_told(build, judge, granted, outcome):
+    gpus = ("0000:41:00.0", "0000:81:00.0")
+    found = [build.copy(*ends, 6.1, both_ways=True, peer_access=granted) for ends in (gpus, gpus[::-1])]
+    run = build.run(*found, tool="p2pBandwidthLatencyTest", cpus=())
+    functions = build.two_nvidia_gpus("10de:2204", at=build.link(16.0, 16))
+    assert outcomes(judge("p2p-bandwidth", build.host(functions, runs=(run,)))) == {outcome}
+
+
+def test_a_cut_table_makes_no_gpu_an_outlier(build, judge):
+    """Of the second GPU's row in the last table only the first cell is left."""
+    pairs = [(a, b) for a in FOUR for b in FOUR if a != b]
+    slow = {frozenset(FOUR[:2])}
+    found = [build.copy(a, b, 1.9 if {a, b} in slow else 22.5) for a, b in pairs]
+    found += [build.copy(FOUR[0], b, 2.5 if b == FOUR[1] else 42.0, both_ways=True) for b in FOUR[1:]]
+    found += [build.copy(FOUR[1], FOUR[0], 2.5, both_ways=True)]
+    told = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR), runs=(build.run(*found, cpus=()),)))
+    assert {each.outcome for each in told if set(each.subject) not in slow} == {"info"}

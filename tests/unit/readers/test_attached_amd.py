@@ -425,3 +425,8 @@ def test_a_runtime_that_does_not_start_in_rocm_bandwidth_test():
             "gpu-driver",
             "ROCm's runtime does not start: HSA_STATUS_ERROR_OUT_OF_RESOURCES",
         )
+
+
+@pytest.mark.parametrize("answer", ["", "Perm", "Permission denie", "No such file"])
+def test_an_answer_that_the_paste_cuts_tells_nothing(answer):
+    assert bad(f"ROCk module is loaded\nUnable to open /dev/kfd read-write: {answer}") == set()
