@@ -20,6 +20,14 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ASCII_CONTROLS = bytes(code for code in range(0x80) if _CONTROLS.match(chr(code)))
+# What web pages make of signs, and put around what is code. In XML the signs are its own matter.
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&#x27;": "'", "&nbsp;": " ", "&amp;": "&"}
+_ENTITY = re.compile("|".join(_ENTITIES))
+_XML = re.compile(r"^[ \t]{0,20}<(?:\?xml|nvidia_smi_log|system|topology)\b", re.MULTILINE)
+_CODE_TAGS = re.compile(
+    r"^[ \t]{0,8}(?:</?(?:pre|code)(?: [^>\n]{0,100})?>|\[/?code\])+|(?:</(?:pre|code)>|\[/code\])+$", re.MULTILINE
+)
+_TAGS = ("<pre", "code>", "code]")  # what all of them have in common, since looking for more takes time
 _PROMPT = re.compile(
     r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>] {0,3}|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
@@ -80,11 +88,20 @@ def clean(text: str) -> str:
 
 def split(text: str, source: str) -> list[Part]:
     """The outputs in a text, in order; linear in its length."""
-    cleaned = clean(text).lstrip("\ufeff")
+    cleaned = _without_web(clean(text).lstrip("\ufeff"))
     lines = cleaned.split("\n")
     if cleaned.startswith((">", "@@ ")) or "\n>" in cleaned or "\n@@ " in cleaned:
         lines = _without_prefixes(lines)
     return list(_Splitter(source, lines).parts())
+
+
+def _without_web(text: str) -> str:
+    """Without the marks of a web page; the number of lines stays."""
+    if any(tag in text for tag in _TAGS):
+        text = _CODE_TAGS.sub("", text)
+    if "&" in text and _ENTITY.search(text) and not _XML.search(text):
+        text = _ENTITY.sub(lambda found: _ENTITIES[found[0]], text)
+    return text
 
 
 def _without_prefixes(lines: list[str]) -> list[str]:
@@ -116,6 +133,8 @@ class _Splitter:
             format_ = self._format
             if format_ is not None and format_.extent == "indented" and (not line or line[0] in "\t "):
                 continue
+            if not line or line.isspace():
+                continue
             found = match(line) if len(line) <= _LONGEST_LINE else None
             if found is not None:
                 new, is_start = by_group[found.lastgroup or ""]
@@ -127,7 +146,7 @@ class _Splitter:
                 yield from self._close(number)
                 self._command = boundary.strip()
                 self._format, self._start = of_command(self._command), number + 1
-            elif format_ is not None and format_.extent == "line" and line.strip():
+            elif format_ is not None and format_.extent == "line":
                 yield from self._close(number)
                 self._format, self._start = None, number
         yield from self._close(len(self._lines))
