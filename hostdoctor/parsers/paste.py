@@ -55,6 +55,7 @@ class Part(msgspec.Struct, frozen=True):
         first_line: the number of its first line there, from 1.
         lines: without line ends, escapes and prefixes that the paste added.
         command: the command that a prompt above shows, or empty.
+        block: how many fences, prompts and section titles stand above it in the file: what one command printed has one number.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Part(msgspec.Struct, frozen=True):
     first_line: int
     lines: tuple[str, ...]
     command: str = ""
+    block: int = 0
 
     def where(self, line: int = 0) -> str:
         """Where a line of it stands, "dmesg.txt:120"; `line` counts from 0."""
@@ -124,6 +126,7 @@ class _Splitter:
         self._format: Format | None = None
         self._start = 0
         self._command = ""
+        self._block = 0
 
     def parts(self) -> Iterator[Part]:
         """The parts, in order."""
@@ -145,6 +148,7 @@ class _Splitter:
             elif boundary := self._boundary(line):
                 yield from self._close(number)
                 self._command = boundary.strip()
+                self._block += 1
                 self._format, self._start = of_command(self._command), number + 1
             elif format_ is not None and format_.extent == "line":
                 yield from self._close(number)
@@ -175,6 +179,6 @@ class _Splitter:
             lines.pop()
         if lines and any(map(str.strip, lines)):
             kind = self._format.kind if self._format else ""
-            yield Part(kind, self._source, self._start + 1, tuple(lines), self._command)
+            yield Part(kind, self._source, self._start + 1, tuple(lines), self._command, self._block)
             if self._format is not None:
                 self._command = ""
