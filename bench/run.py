@@ -4,7 +4,8 @@ usage: python bench/run.py [--runs N] [--python PYTHON]
 
 Builds a wheel from the tree, installs it into a fresh environment, makes trees of 32 to 10,000 functions of which always
 8 are GPUs, and runs each pair of commands in turn, so that a machine that slows down slows both. Needs lspci; strace, if
-there, counts child processes.
+there, counts child processes. Pastes of 3 MB are made from the cases of tests/cases, and what they cost is CPU time beyond
+that of a paste of one line.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+from pastes import pastes
 from trees import build
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -45,6 +47,10 @@ class Timing:
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode not in (0, 1):
             raise SystemExit(f"{' '.join(self.command)} ended with {child.returncode}")
+
+    @property
+    def median_cpu_ms(self) -> float:
+        return 1000 * statistics.median(self.cpu)
 
     @property
     def median_ms(self) -> float:
@@ -128,6 +134,17 @@ def measure(runs: int, python: str, folder: Path) -> None:
         if size == 128:
             counted = children(scan)
     print(f"\nchild processes of a scan with 8 GPUs: {counted}")
+    measure_pastes(runs, hostdoctor, folder)
+
+
+def measure_pastes(runs: int, hostdoctor: str, folder: Path) -> None:
+    print("\npaste                      functions   CPU beyond that of one line   with twice as much")
+    tiny, *made = pastes(REPOSITORY / "tests/cases", folder)
+    for paste in made:
+        commands = [[hostdoctor, "scan", str(path)] for path in (tiny.path, paste.path, paste.doubled)]
+        one_line, whole, doubled = (timing.median_cpu_ms for timing in in_turn(runs, *commands))
+        ratio = (doubled - one_line) / (whole - one_line)
+        print(f"{paste.name:26} {paste.functions:9,} {whole - one_line:16.0f} ms {ratio:23.2f} x")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Everything is drawn from a fixed seed, so that a failure comes again. HOSTDOCTOR
 
 from __future__ import annotations
 
+import html
 import os
 import random
 
@@ -94,6 +95,56 @@ def test_bytes_flipped(folder):
 
     for chance in chances(folder, "flip"):
         findings(changed(attached(folder), lambda whole, chance=chance: flip(whole, chance)))
+
+
+# What web pages, mail programs and terminals do to a text without taking anything away from it.
+DISGUISES = {
+    "escaped": html.escape,
+    "windows": lambda whole: whole.replace("\n", "\r\n"),
+    "fenced": lambda whole: f"It hangs:\n```\n{whole}\n```\nThanks",
+    "code": lambda whole: f"<pre><code>{html.escape(whole)}</code></pre>",
+    "quoted": lambda whole: "\n".join(f"> {line}" for line in whole.split("\n")),
+    "spaced": lambda whole: "\n\n".join(whole.split("\n")),
+    "stripped": lambda whole: "\n".join(line.rstrip() for line in whole.split("\n")),
+    "nul": lambda whole: whole.replace("\n", "\0\n"),
+    "non-breaking": lambda whole: whole.replace(" ", "\u00a0"),
+    "pasted twice": lambda whole: f"```\n{whole}\n```\n```\n{whole}\n```",
+}
+# What takes something away from each line.
+LOSSES = {
+    "cut at 80": lambda whole: "\n".join(line[:80] for line in whole.split("\n")),
+    "cut at 60": lambda whole: "\n".join(line[:60] for line in whole.split("\n")),
+    "wrapped at 80": lambda whole: "\n".join(
+        line[at : at + 80] for line in whole.split("\n") for at in range(0, len(line) or 1, 80)
+    ),
+    "without its start": lambda whole: "\n".join(line[5:] for line in whole.split("\n")),
+    "one blank for many": lambda whole: "\n".join(" ".join(line.split()) for line in whole.split("\n")),
+    "without brackets": lambda whole: whole.replace("[", "").replace("]", ""),
+    "in one line": lambda whole: whole.replace("\n", " "),
+    "from the end": lambda whole: "\n".join(reversed(whole.split("\n"))),
+    "in capitals": str.upper,
+}
+
+
+def alarms(files):
+    return {(each.check, each.outcome, each.subject) for each in findings(files) if each.outcome in ("failure", "warning")}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_disguise_changes_no_verdict(folder):
+    files = [each for each in attached(folder) if "<?xml" not in each.text]  # whose signs are its own
+    plain = alarms(files)
+    for name, disguise in DISGUISES.items():
+        assert (name, alarms(changed(files, disguise))) == (name, plain)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_is_left_of_the_lines_of_a_healthy_host_is_no_fault(folder):
+    files = attached(folder)
+    healthy = not any(outcome == "failure" for _, outcome, _ in alarms(files))
+    for name, loss in LOSSES.items():
+        failures = [each for each in alarms(changed(files, loss)) if each[1] == "failure"]
+        assert (name, failures if healthy else []) == (name, [])
 
 
 def test_outputs_of_different_hosts_in_one_paste():

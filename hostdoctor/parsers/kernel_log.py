@@ -73,7 +73,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The kernel's messages in one file.
+    """The kernel's messages in one output.
 
     Attributes:
         source: the file.
@@ -93,15 +93,19 @@ class Log(msgspec.Struct, frozen=True):
 
 
 def read_logs(parts: Sequence[Part]) -> list[Log]:
-    """The log of each file among these parts, which stand in the order of their lines."""
-    lines: dict[str, list[tuple[int, str]]] = {}
+    """The logs among these parts, which stand in the order of their lines.
+
+    What two commands printed into one file are two logs: they may tell of the same hours, and the second of earlier ones
+    without any restart between.
+    """
+    lines: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for part in parts:
-        lines.setdefault(part.source, []).extend(enumerate(part.lines, part.first_line))
-    return [read_log(source, numbered) for source, numbered in lines.items()]
+        lines.setdefault((part.source, part.block), []).extend(enumerate(part.lines, part.first_line))
+    return [read_log(source, numbered) for (source, _), numbered in lines.items()]
 
 
 def read_log(source: str, lines: Iterable[tuple[int, str]]) -> Log:
-    """The kernel's messages among the lines of one file, each given with its number; linear in their length."""
+    """The kernel's messages among the lines of one output, each given with its number; linear in their length."""
     entries = list(_entries(lines))
     since_boot = any(entry.seconds is not None for entry in entries)
     start = next((entry.wall_s for entry in entries if entry.wall_s is not None), 0.0)

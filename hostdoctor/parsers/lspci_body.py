@@ -67,7 +67,9 @@ class Body:
     def text(self, name: str) -> str:
         """A field with all its lines; empty where it is not shown."""
         lines = self.fields.get(name)
-        return " ".join(lines) if lines else ""
+        if not lines:
+            return ""
+        return lines[0] if len(lines) == 1 else " ".join(lines)
 
     @property
     def is_whole_of(self) -> int:

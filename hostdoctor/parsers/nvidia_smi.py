@@ -365,7 +365,7 @@ _NUMBER = re.compile(r"(\d{1,15})")
 _LOST = re.compile(r"\[?GPU is lost", re.IGNORECASE)
 _NEEDS_RESET = re.compile(r"\[?GPU requires reset|requires reset", re.IGNORECASE)
 _MIB = 1 << 20
-_SOUND_ACTIONS = ("", "none", "n/a")
+_SOUND_ACTIONS = ("none", "n/a")  # a cut one is no other
 
 
 def number_of(text: str) -> int | Unknown:
@@ -447,7 +447,8 @@ def _trouble(fields: Mapping[str, str]) -> str:
         return "memory that ECC found bad could not be replaced: row remapping has failed"
     if fields.get("remapping_pending") == "Yes":
         return "memory that ECC found bad waits to be replaced, which a reset of the GPU does"
-    if (action := fields.get("recovery_action", "")).lower() not in _SOUND_ACTIONS:
+    action = fields.get("recovery_action", "")
+    if not any(sound.startswith(action.lower()) for sound in _SOUND_ACTIONS):
         return f"the driver asks for a recovery action: {action[:40]}"
     if sum(value.strip("[]") == "Unknown Error" for value in fields.values()) >= 2:  # one field may just lack support
         return "it answers with Unknown Error"

@@ -20,6 +20,14 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ASCII_CONTROLS = bytes(code for code in range(0x80) if _CONTROLS.match(chr(code)))
+# What web pages make of signs, and put around what is code. In XML the signs are its own matter.
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&#x27;": "'", "&nbsp;": " ", "&amp;": "&"}
+_ENTITY = re.compile("|".join(_ENTITIES))
+_XML = re.compile(r"^[ \t]{0,20}<(?:\?xml|nvidia_smi_log|system|topology)\b", re.MULTILINE)
+_CODE_TAGS = re.compile(
+    r"^[ \t]{0,8}(?:</?(?:pre|code)(?: [^>\n]{0,100})?>|\[/?code\])+|(?:</(?:pre|code)>|\[/code\])+$", re.MULTILINE
+)
+_TAGS = ("<pre", "<code", "</code>", "[code]", "[/code]")
 _PROMPT = re.compile(
     r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>] {0,3}|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
@@ -47,6 +55,7 @@ class Part(msgspec.Struct, frozen=True):
         first_line: the number of its first line there, from 1.
         lines: without line ends, escapes and prefixes that the paste added.
         command: the command that a prompt above shows, or empty.
+        block: how many fences, prompts and section titles stand above it in the file: what one command printed has one number.
     """
 
     kind: str
@@ -54,6 +63,7 @@ class Part(msgspec.Struct, frozen=True):
     first_line: int
     lines: tuple[str, ...]
     command: str = ""
+    block: int = 0
 
     def where(self, line: int = 0) -> str:
         """Where a line of it stands, "dmesg.txt:120"; `line` counts from 0."""
@@ -80,11 +90,20 @@ def clean(text: str) -> str:
 
 def split(text: str, source: str) -> list[Part]:
     """The outputs in a text, in order; linear in its length."""
-    cleaned = clean(text).lstrip("\ufeff")
+    cleaned = _without_web(clean(text).lstrip("\ufeff"))
     lines = cleaned.split("\n")
     if cleaned.startswith((">", "@@ ")) or "\n>" in cleaned or "\n@@ " in cleaned:
         lines = _without_prefixes(lines)
     return list(_Splitter(source, lines).parts())
+
+
+def _without_web(text: str) -> str:
+    """Without the marks of a web page; the number of lines stays."""
+    if any(tag in text for tag in _TAGS):
+        text = _CODE_TAGS.sub("", text)
+    if "&" in text and _ENTITY.search(text) and not _XML.search(text):
+        text = _ENTITY.sub(lambda found: _ENTITIES[found[0]], text)
+    return text
 
 
 def _without_prefixes(lines: list[str]) -> list[str]:
@@ -107,6 +126,7 @@ class _Splitter:
         self._format: Format | None = None
         self._start = 0
         self._command = ""
+        self._block = 0
 
     def parts(self) -> Iterator[Part]:
         """The parts, in order."""
@@ -115,6 +135,8 @@ class _Splitter:
         for number, line in enumerate(self._lines):
             format_ = self._format
             if format_ is not None and format_.extent == "indented" and (not line or line[0] in "\t "):
+                continue
+            if not line or line.isspace():
                 continue
             found = match(line) if len(line) <= _LONGEST_LINE else None
             if found is not None:
@@ -126,8 +148,9 @@ class _Splitter:
             elif boundary := self._boundary(line):
                 yield from self._close(number)
                 self._command = boundary.strip()
+                self._block += 1
                 self._format, self._start = of_command(self._command), number + 1
-            elif format_ is not None and format_.extent == "line" and line.strip():
+            elif format_ is not None and format_.extent == "line":
                 yield from self._close(number)
                 self._format, self._start = None, number
         yield from self._close(len(self._lines))
@@ -156,6 +179,6 @@ class _Splitter:
             lines.pop()
         if lines and any(map(str.strip, lines)):
             kind = self._format.kind if self._format else ""
-            yield Part(kind, self._source, self._start + 1, tuple(lines), self._command)
+            yield Part(kind, self._source, self._start + 1, tuple(lines), self._command, self._block)
             if self._format is not None:
                 self._command = ""

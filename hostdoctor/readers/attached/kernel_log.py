@@ -41,7 +41,7 @@ def apply(host: Host, parts: Sequence[Part]) -> Host:
         functions=_with_groups(host, groups),
         log=KernelLog(
             tuple(event for event in read.events if event.kind != _GROUP),
-            tuple(log.source for log in logs),
+            tuple(dict.fromkeys(log.source for log in logs)),
             any(log.from_boot for log in logs),
             sum(len(log.messages) for log in logs),
             read.drivers,

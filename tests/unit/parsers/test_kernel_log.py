@@ -180,6 +180,19 @@ def test_what_some_kernels_write_before_their_version_is_no_boot_of_its_own():
     assert (log.boots, log.from_boot) == (1, True)
 
 
+def test_what_two_commands_printed_are_two_logs():
+    """The second shows earlier lines of the same boot: nobody restarted the host between them."""
+    text = (
+        "$ dmesg | grep NVRM\n[ 5012.123456] NVRM: Xid (PCI:0000:41:00): 79, gone\n"
+        "and\n[ 5013.123456] NVRM: more\n"
+        "```\n```\n[    0.812345] iommu: Default domain type: Passthrough\n"
+    )
+    first, second = read_logs([part for part in split(text, "issue.md") if part.kind])
+    assert [message.seconds for message in first.messages] == [5012.123456, 5013.123456]
+    assert (first.boots, second.boots) == (1, 1)
+    assert second.where(second.messages[0]) == "issue.md:7"
+
+
 def test_the_journals_heading_is_part_of_the_log():
     heading = "-- Logs begin at Fri 2024-04-05 09:00:00 CEST, end at Fri 2024-04-05 13:00:00 CEST. --\n"
     assert [part.kind for part in split(heading + "Nov 23 02:41:57 h kernel: pci a", "journal")] == ["kernel-log"]

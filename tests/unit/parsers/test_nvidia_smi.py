@@ -192,6 +192,7 @@ class TestListing:
         [
             ("    GPU Recovery Action                   : Reset", "the driver asks for a recovery action: Reset"),
             ("    Performance State                     : GPU requires reset", "the GPU requires a reset"),
+            ("    GPU Recovery Action                   : Non", ""),  # cut
         ],
     )
     def test_a_gpu_that_wants_help(self, line, trouble):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +120,9 @@ def coloured(text):
         lambda text: text.replace("\n", "\r"),
         lambda text: f"\ufeff{text}",
         lambda text: text.replace(" ", "\u00a0", 3),
+        html.escape,
+        lambda text: f"<pre><code class='language-text'>{html.escape(text)}</code></pre>",
+        lambda text: f"[code]{text}[/code]",
     ],
 )
 @pytest.mark.parametrize(("text", "kind"), [(LSPCI, "lspci"), (DMESG, "kernel-log"), (RBT, "rocm-bandwidth-test")])
@@ -127,6 +132,12 @@ def test_disguises(disguise, text, kind):
     assert [line.strip() for line in found[0].lines if line.strip()] == [
         line.strip() for line in text.split("\n") if line.strip()
     ]
+
+
+def test_the_signs_of_a_file_in_xml_are_its_own():
+    text = '<?xml version="1.0" ?>\n<nvidia_smi_log>\n<product_name>A &amp; B</product_name>\n</nvidia_smi_log>'
+    (part,) = (part for part in split(text, "smi.xml") if part.kind == "nvidia-smi-xml")
+    assert "A &amp; B" in part.text
 
 
 def test_tabs_that_became_blanks():

@@ -202,3 +202,12 @@ def test_faults_of_a_gpu_say_that_the_iommu_translates():
 def test_a_log_of_others_says_nothing():
     text = "Nov 23 02:41:07 h systemd[1]: NVRM: Xid (PCI:0000:41:00): 79\nNov 23 02:41:07 h sudo[2]: pcieport 0000:00:01.1: x"
     assert host(text).log is None
+
+
+def test_a_log_pasted_twice_counts_once():
+    line = "pcieport 0000:00:01.1: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)"
+    log = "".join(f"[  100.00{number}000] {line}\n" for number in range(6))
+    journal = "".join(f"Apr 05 10:11:12 host kernel: {line}\n" for _ in range(6))
+    text = f"```\n{log}```\n```\n{log}```\n$ journalctl -k\n{journal}"
+    (event,) = host(text).log.of("aer-corrected")
+    assert event.count == 6
