@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -28,7 +28,7 @@ class _Pair(msgspec.Struct, frozen=True):
     """Two GPUs below a common bridge: the way between them, and why P2P is ruled out whatever ACS does, or nothing."""
 
     gpus: tuple[Function, Function]
-    way: list[Function]
+    way: Sequence[Function]
     ruled_out: str
 
     @property
@@ -46,9 +46,14 @@ def judge(view: View) -> Iterator[Finding]:
         yield _judge_loose(view.host.loose_acs)
     elif isinstance(view.host.functions, Unknown):
         yield without_pci(ID, view.host.functions)
+    if view.crowd is not None:
+        yield unjudged(ID, (), "ACS on the way between GPUs", view.crowd)
+    elif len(view.gpus) > 1:
+        yield from _judge_pairs(view)
+
+
+def _judge_pairs(view: View) -> Iterator[Finding]:
     gpus = view.gpus
-    if len(gpus) < 2:
-        return
     pairs: dict[str, list[_Pair]] = {}
     incomplete: dict[str, Function] = {}
     for a, b in itertools.combinations(gpus, 2):
@@ -91,7 +96,8 @@ def _judge_loose(lines: tuple[tuple[str, Acs], ...]) -> Finding:
 
 def _ruled_out(view: View, a: Function, b: Function) -> str:
     """Why two GPUs do no PCIe P2P in either direction, ACS and IOMMU aside; empty where they could, or nobody knows."""
-    reasons = [_never(each) for each in view.pairs if {each.accessor.address, each.owner.address} == {a.address, b.address}]
+    both = (view.pair_of.get(ends) for ends in ((a.address, b.address), (b.address, a.address)))
+    reasons = [_never(each) for each in both if each is not None]
     return reasons[0] if reasons and all(reasons) else ""
 
 

@@ -17,6 +17,9 @@ ID = "bar-reach"
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each GPU that others might access."""
+    if view.crowd is not None:
+        yield unjudged(ID, (), "reach of BARs", view.crowd)
+        return
     for owner in (*p2p.candidates(view, ATI), *p2p.candidates(view, NVIDIA)):
         peers = [gpu for gpu in p2p.candidates(view, owner.vendor) if gpu is not owner]
         if owner.vendor != ATI:
@@ -31,7 +34,8 @@ def judge(view: View) -> Iterator[Finding]:
 
 
 def _judge_owner(view: View, owner: Function, peers: list[Function]) -> Finding:
-    reaches = [(peer, p2p.reach(view, peer, owner)) for peer in peers]
+    known_reaches = view.amd_reaches
+    reaches = [(peer, known_reaches.get((peer.address, owner.address)) or p2p.reach(view, peer, owner)) for peer in peers]
     if isinstance(bar := vram_bar(owner), Unknown) or bar is None or not bar.assigned:
         why = bar if isinstance(bar, Unknown) else Unknown("its memory BAR has no address")
         return unjudged(ID, (owner.address,), "reach of its BAR", why)

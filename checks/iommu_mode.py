@@ -151,6 +151,8 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
     if p2p.p2p_switched_on(view).state == "fails":
         title = f"{mode} (translated); the kernel or driver does no P2P here, so nothing depends on it yet"
         return Finding(ID, "ok", subject, title, evidence=evidence)
+    if view.crowd is not None:
+        return unjudged(ID, subject, "what P2P asks of the IOMMU is", view.crowd, evidence)
     reaches = [reach for pair, reach in view.amd_reaches.items() if gpu.address in pair]
     if not reaches:
         title = f"{mode} (translated); XGMI joins these GPUs, whatever the IOMMU does"

@@ -8,8 +8,8 @@ import msgspec
 
 from hostdoctor import knowledge, logged, wording
 from hostdoctor.facts.boot_files import Parameter
-from hostdoctor.facts.host import Cpu
 from hostdoctor.facts.log import LogEvent
+from hostdoctor.facts.pci import AMD, INTEL
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.parsers.cmdline import parse_command_line
@@ -18,6 +18,9 @@ from hostdoctor.view import View
 ID = "kernel-parameters"
 
 _LINE = "/proc/cmdline"
+_HOST_BRIDGE = "0000:00:00.0"
+_MAKERS: Mapping[int, str] = {AMD: "amd", INTEL: "intel"}  # guests have Intel's, whatever their processor
+_HELP = "attach the whole output of dmesg, from the boot on"
 _TYPOGRAPHY = "“”„‘’–—\u00a0"  # what text programs make of quotes, hyphens and spaces
 
 Given = tuple[Parameter, str]  # a parameter and one element of its value
@@ -36,6 +39,8 @@ def judge(view: View) -> Iterator[Finding]:
     found += [*_settings(given), *_given_twice(given), *_slips(boot.parameters)]
     found += [*_after_the_end(boot.init_arguments), *_typography(boot.parameters)]
     found += _by_the_kernel(view, found)
+    said = {subject for finding in found for subject in finding.subject}
+    found += _undecided(view, given, said)
     yield from found
     if not found:
         yield Finding(ID, "ok", (), "nothing on the command line is without effect or against itself")
@@ -62,6 +67,13 @@ def _meaning(parameter: Parameter, element: str) -> str:
 
 
 def _by_rule(view: View, given: list[Given]) -> Iterator[Finding]:
+    for rule, parameter, shown in _matching(given):
+        if _conditions_hold(view, rule):
+            yield _finding(rule, parameter, shown)
+
+
+def _matching(given: list[Given]) -> Iterator[tuple[knowledge.Rule, Parameter, str]]:
+    """Each rule that is about what is given, whatever the host is, with the parameter and what is shown of it."""
     on_line = {f"{parameter.key}={_meaning(parameter, element)}" for parameter, element in given}
     seen = set()
     for rule in knowledge.load_kernel_parameters().rule:
@@ -71,21 +83,46 @@ def _by_rule(view: View, given: list[Given]) -> Iterator[Finding]:
                 continue
             if not rule.matches(_meaning(parameter, element)):
                 continue
-            if set(rule.together_with) <= on_line and _conditions_hold(view, rule):
+            if set(rule.together_with) <= on_line:
                 seen.add((rule.id, shown))
-                yield _finding(rule, parameter, shown)
+                yield rule, parameter, shown
 
 
-def _conditions_hold(view: View, rule: knowledge.Rule) -> bool:
-    """Whether a rule's conditions on the host hold; one that is not known does not."""
+def _undecided(view: View, given: list[Given], said: set[str]) -> Iterator[Finding]:
+    """One finding for the parameters of which a rule would say something, were more known of the host."""
+    undecided: dict[str, str] = {}
+    for rule, _, shown in _matching(given):
+        if shown not in said and (missing := _what_is_unknown(view, rule)):
+            undecided.setdefault(shown, missing)
+    if undecided:
+        why = Unknown(f"{wording.listed(dict.fromkeys(undecided.values()))} is not in this evidence", _HELP)
+        yield unjudged(ID, tuple(undecided), wording.listed(undecided, 8), why)
+
+
+def _what_is_unknown(view: View, rule: knowledge.Rule) -> str:
+    """What a rule needs to know, where nothing that is known of the host speaks against it; else nothing."""
+    boot, cpu = view.host.boot, view.host.cpu
+    needed = (
+        (bool(rule.cpu_vendor), _vendor(view), "the processor"),
+        (bool(rule.cpu_family_min), cpu.family, "the processor"),
+        (bool(rule.release_has or rule.release_lacks), boot.release, "the kernel's release"),
+        (bool(rule.true_in or rule.false_in), boot.version, "the kernel's release"),
+    )
+    missing = next((name for is_needed, value, name in needed if is_needed and isinstance(value, Unknown)), "")
+    return missing if missing and _conditions_hold(view, rule, of_unknown=True) else ""
+
+
+def _conditions_hold(view: View, rule: knowledge.Rule, *, of_unknown: bool = False) -> bool:
+    """Whether a rule's conditions on the host hold; one that is not known counts as `of_unknown` says."""
     boot, cpu = view.host.boot, view.host.cpu
     release = known(boot.release, "")
-    if rule.cpu_vendor and rule.cpu_vendor != _vendor(cpu):
+    vendor = _vendor(view)
+    if rule.cpu_vendor and rule.cpu_vendor != vendor and not (of_unknown and isinstance(vendor, Unknown)):
         return False
-    if rule.cpu_family_min and known(cpu.family, 0) < rule.cpu_family_min:
+    if rule.cpu_family_min and known(cpu.family, 255 if of_unknown else 0) < rule.cpu_family_min:
         return False
     if (rule.release_has or rule.release_lacks) and not release:
-        return False
+        return of_unknown
     if rule.release_has and not any(text in release for text in rule.release_has):
         return False
     if any(text in release for text in rule.release_lacks):
@@ -95,11 +132,20 @@ def _conditions_hold(view: View, rule: knowledge.Rule) -> bool:
     if not rule.true_in and not rule.false_in:
         return True
     version = boot.version
-    return not isinstance(version, Unknown) and rule.holds_in((version.major, version.minor)) is True
+    if isinstance(version, Unknown):
+        return of_unknown
+    return rule.holds_in((version.major, version.minor)) is True
 
 
-def _vendor(cpu: Cpu) -> str:
-    return "amd" if cpu.is_amd else "intel" if cpu.is_intel else ""
+def _vendor(view: View) -> str | Unknown:
+    """Who made the processor: "amd", "intel", or empty for others; its host bridge tells where the processor does not."""
+    cpu = view.host.cpu
+    if not isinstance(cpu.vendor, Unknown):
+        return "amd" if cpu.is_amd else "intel" if cpu.is_intel else ""
+    bridge = view.topology.functions.get(_HOST_BRIDGE)
+    if bridge is None or bridge.class_code >> 8 != 0x0600 or view.host.environment.is_guest:
+        return cpu.vendor
+    return _MAKERS.get(bridge.vendor, cpu.vendor)
 
 
 def _finding(rule: knowledge.Rule, parameter: Parameter, shown: str) -> Finding:
@@ -143,7 +189,7 @@ def _unknown_values(view: View, given: list[Given]) -> Iterator[Finding]:
     tables = knowledge.load_kernel_parameters()
     for parameter, element in given:
         described = tables.by_name.get(parameter.key)
-        if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view.host.cpu)):
+        if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view)):
             continue
         if any(
             rule.parameter == parameter.key and rule.matches(element) and _conditions_hold(view, rule) for rule in tables.rule

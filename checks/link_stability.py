@@ -51,8 +51,11 @@ def _by_the_log(view: View) -> Iterator[Finding]:
         # Docks and drives come and go while a host runs, at most once in a while.
         frequent = any(event.kind == "link-down" and event.count >= _MANY_CHANGES for event in down)
         untrained = [event for event in events if event.kind in _UNTRAINED]
-        if (below and times and log.about(address, "link-up")) or (frequent and _in_a_row(down)):
-            yield _came_and_went(view, address, below, down, log.about(address, "link-up"))
+        up = [event for event in log.about(address, "link-up") if not event.boots_ago]
+        if (below and times and up) or (frequent and _in_a_row(down)):
+            yield _came_and_went(view, address, below, down, up)
+        elif times and (unseen := [gpu for gpu in below if _unseen(view, gpu)]):
+            yield _stays_down(address, unseen, down)
         elif untrained and (below or sum(event.count for event in untrained) >= _MANY_CHANGES):
             yield _would_not_train(view, address, below, untrained)
 
@@ -64,6 +67,12 @@ def _in_a_row(down: Sequence[LogEvent]) -> bool:
 def _gpus_below(view: View, address: str) -> list[str]:
     port = logged.function_at(view, address)
     return [gpu.address for gpu in view.gpus if port in view.topology.above(gpu)] if port else []
+
+
+def _unseen(view: View, address: str) -> bool:
+    """Whether a function is known by the log alone, so that nothing shows it to be there still."""
+    function = logged.function_at(view, address)
+    return function is None or (not function.is_from_sysfs and isinstance(function.config, Unknown))
 
 
 def _came_and_went(view: View, address: str, below: list[str], down: Sequence[LogEvent], up: Sequence[LogEvent]) -> Finding:
@@ -78,6 +87,20 @@ def _came_and_went(view: View, address: str, below: list[str], down: Sequence[Lo
         logged.evidence([*down, *up]),
         remedies=("reseat-or-move-card",),
         next="check power, riser and seating, and watch the log",
+    )
+
+
+def _stays_down(address: str, below: list[str], down: Sequence[LogEvent]) -> Finding:
+    return Finding(
+        ID,
+        "warning",
+        tuple(below),
+        f"the link below {address} to {wording.listed(below)} went down, and the log has nothing of its coming up again",
+        "Unless somebody took the card out, its contact, riser or power failed, and what used it broke off.",
+        "likely",
+        logged.evidence(down),
+        remedies=("reseat-or-move-card",),
+        next="check power, riser and seating, then cut the host's power for a minute",
     )
 
 
@@ -232,7 +255,7 @@ CHECK = Check(
     decides="A failure where the width changes, where the speed falls between two looks at both of which the GPU is at "
     f"least {_BUSY_PERCENT} % busy, or where the kernel removes the card meanwhile; a warning where the speed changes "
     f"{_MANY_CHANGES} times or more and the link has corrected errors meanwhile; info where the speed moves otherwise, as "
-    "it does with activity. A warning where the log has the link above a GPU go down and come up, or any link three times in "
+    "it does with activity. A warning where the log has the link above a GPU go down, or any link come and go three times in "
     "a row, or where the kernel had to train it again; ok where the link stays as it is. Not applicable where it was looked "
     "at once and the log is silent.",
     sources=(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hostdoctor.facts.pci import ATI, NVIDIA
-from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome
+from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome, unjudged
 from hostdoctor.p2p import Condition, Prediction
 from hostdoctor.topology import Card
 from hostdoctor.view import View
@@ -20,6 +20,9 @@ _SPLITTING = "Tensor parallel moves activations over this path in every layer, l
 
 def judge(view: View) -> Iterator[Finding]:
     """One finding for each ordered pair, accessor first."""
+    if view.crowd is not None:
+        yield unjudged(ID, (), "P2P between GPUs", view.crowd)
+        return
     cards = {card.gpu.address: card for card in view.cards}
     for pair in view.pairs:
         yield _with_choice_of_nccl(view, _judge_pair(pair, cards))
@@ -77,8 +80,20 @@ def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:
         )
     if decisive.state == "unknown":
         title = f"P2P cannot be predicted: {decisive.text}"
-        return Finding(ID, "unknown", subject, title, evidence=decisive.evidence, remedies=decisive.remedies)
+        explanation, seen = _drivers_word(pair, decisive)
+        evidence = tuple(dict.fromkeys((*decisive.evidence, *seen)))
+        return Finding(ID, "unknown", subject, title, explanation, evidence=evidence, remedies=decisive.remedies)
     return _refused(pair, decisive, subject, cards)
+
+
+def _drivers_word(pair: Prediction, decisive: Condition) -> tuple[str, tuple[Evidence, ...]]:
+    """What the driver says of a pair about which something else is open; empty where it says nothing."""
+    nvml = next((each for each in pair.conditions if each.name == "nvml" and each is not decisive), None)
+    if nvml is not None:
+        return f"{nvml.text}. That is its word, and no measurement.", nvml.evidence
+    if pair.driver_says:
+        return "The driver grants access. That is its word, and no measurement.", pair.driver_evidence
+    return "", ()
 
 
 def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], cards: dict[str, Card]) -> Finding:

@@ -74,13 +74,19 @@ class Prediction(msgspec.Struct, frozen=True):
     @property
     def decisive(self) -> Condition | None:
         """The first condition that fails, else the first that is unknown, else None."""
-        failing = next((each for each in self.conditions if each.state == "fails"), None)
-        return failing or next((each for each in self.conditions if each.state == "unknown"), None)
+        unknown = None
+        for each in self.conditions:
+            if each.state == "fails":
+                return each
+            if each.state == "unknown" and unknown is None:
+                unknown = each
+        return unknown
 
     @property
     def state(self) -> State:
         """Holds where all conditions hold, fails where one fails, else unknown."""
-        return self.decisive.state if self.decisive else "holds"
+        decisive = self.decisive
+        return decisive.state if decisive else "holds"
 
     @property
     def disagrees(self) -> bool:
@@ -94,16 +100,24 @@ def candidates(view: View, vendor: int) -> list[Function]:
 
 
 def predict(view: View) -> tuple[Prediction, ...]:
-    """A prediction for each ordered pair of discrete GPUs that the host itself uses."""
+    """A prediction for each ordered pair of discrete GPUs that the host itself uses; none where these are several hosts'."""
+    if view.crowd is not None:
+        return ()
     gpus = [gpu for gpu in view.gpus if gpu.driver != "vfio-pci"]
-    return tuple(_predict(view, accessor, owner) for accessor in gpus for owner in gpus if accessor is not owner)
+    gone = {gpu.address: _gone(view, gpu) for gpu in gpus}
+    return tuple(
+        _predict(view, accessor, owner, gone[accessor.address] or gone[owner.address])
+        for accessor in gpus
+        for owner in gpus
+        if accessor is not owner
+    )
 
 
-def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
+def _predict(view: View, accessor: Function, owner: Function, gone: Condition | None) -> Prediction:
     if accessor.vendor != owner.vendor:
         text = "no driver does P2P between GPUs of different vendors"
         return Prediction(accessor, owner, (Condition("same-vendor", "fails", text, by_design=True),))
-    if gone := _gone(view, accessor, owner):
+    if gone is not None:
         return Prediction(accessor, owner, (gone,))
     if accessor.vendor == ATI:
         return _with_word(view, _predict_amd(view, accessor, owner))
@@ -113,18 +127,17 @@ def _predict(view: View, accessor: Function, owner: Function) -> Prediction:
     return Prediction(accessor, owner, (Condition("rule", "unknown", text),))
 
 
-def _gone(view: View, accessor: Function, owner: Function) -> Condition | None:
+def _gone(view: View, gpu: Function) -> Condition | None:
     """A GPU that no longer answers, itself or through a port above it, does nothing at all."""
-    for gpu in (accessor, owner):
-        if (told := nvml_gpu(view.host, gpu)) and told.lost:
-            evidence = (Evidence(told.origin or "NVML", "GPU is lost (NVML 15)"),)
-            text = f"NVIDIA's driver has lost {gpu.address}"
+    if (told := nvml_gpu(view.host, gpu)) and told.lost:
+        evidence = (Evidence(told.origin or "NVML", "GPU is lost (NVML 15)"),)
+        text = f"NVIDIA's driver has lost {gpu.address}"
+        return Condition("answers", "fails", text, evidence, remedies=("check-power-and-seating",))
+    for function in (gpu, *view.topology.above(gpu)):
+        if lost := is_lost(function):
+            text = f"{function.address} no longer answers"
+            evidence = (Evidence(function.source("config"), lost),)
             return Condition("answers", "fails", text, evidence, remedies=("check-power-and-seating",))
-        for function in (gpu, *view.topology.above(gpu)):
-            if lost := is_lost(function):
-                text = f"{function.address} no longer answers"
-                evidence = (Evidence(function.source("config"), lost),)
-                return Condition("answers", "fails", text, evidence, remedies=("check-power-and-seating",))
     return None
 
 
@@ -184,7 +197,7 @@ def _predict_amd(view: View, accessor: Function, owner: Function) -> Prediction:
         *_processor_fabric(view.host.kfd, owner),
         _distance(view, accessor, owner),
         _large_bar(view, owner, view.host.gpu_facts.get(owner.address, GpuFacts())),
-        reach(view, accessor, owner),
+        view.amd_reaches.get((accessor.address, owner.address)) or reach(view, accessor, owner),
     )
     return Prediction(accessor, owner, conditions, says, evidence)
 
@@ -242,7 +255,7 @@ def _amdgpu_bound(accessor: Function, owner: Function) -> Condition:
     if other is None:
         return Condition("driver", "holds", "amdgpu drives both")
     if isinstance(other.driver, Unknown):
-        return Condition("driver", "unknown", f"which driver {other.address} has is {other.driver.reason}")
+        return Condition("driver", "unknown", f"which driver {other.address} has is not known: {other.driver.reason}")
     evidence = (Evidence(other.source("driver"), other.driver or "none"),)
     text = f"{other.address} has {'the driver ' + other.driver if other.driver else 'no driver'}, and P2P needs amdgpu"
     if other.driver == "radeon":
@@ -639,7 +652,7 @@ def _one_old_root_complex(view: View, accessor: Function, owner: Function) -> Co
     cut_off = [gpu.address for gpu in (accessor, owner) if not view.topology.knows_way_up(gpu)]
     if cut_off:
         return Condition("root-complex", "unknown", f"the ports above {cut_off[0]} are not all in this evidence")
-    roots = [(view.topology.above(gpu) or [gpu])[-1] for gpu in (accessor, owner)]
+    roots = [(view.topology.above(gpu) or (gpu,))[-1] for gpu in (accessor, owner)]
     old = [root for root in roots if knowledge.nvidia_old_root_port(root.id)]
     nameless = [root.address for root in roots if root.vendor == INTEL and not root.has_known_id]
     if not old and nameless and accessor.root != owner.root:

@@ -23,7 +23,7 @@ SITE_FOLDER = "/etc/hostdoctor/checks.d"
 
 _ENTRY_POINTS_LIMIT = 1 << 20
 _ID = re.compile(r"\A[a-z0-9]+(?:-[a-z0-9]+)*\Z")
-_SECTION = re.compile(r"^\[\s*(.+?)\s*\]$")
+_SECTION = re.compile(r"\[(.+)\]\Z")
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ def _parse_entry_points(path: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         stripped = line.strip()
         if match := _SECTION.match(stripped):
-            section = match[1]
+            section = match[1].strip()
         elif section == ENTRY_POINT_GROUP and "=" in stripped and not stripped.startswith(("#", ";")):
             name, _, target = stripped.partition("=")
             yield name.strip(), target.split("[")[0].strip()

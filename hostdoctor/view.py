@@ -15,6 +15,10 @@ from hostdoctor.measured import Measured
 from hostdoctor.names import device_name
 from hostdoctor.topology import Card, Topology
 
+# As many GPUs as one host can use: MAX_GPU_INSTANCE of Linux drivers/gpu/drm/amd/amdgpu/amdgpu.h. NVIDIA's driver has
+# room for 32 (NV_MAX_DEVICES of its nvlimits.h). Pairs grow with the square of the number.
+MOST_GPUS = 64
+
 
 class View:
     """The facts of one host, its topology and its P2P predictions, each worked out once."""
@@ -27,6 +31,14 @@ class View:
     def gpus(self) -> tuple[Function, ...]:
         """The discrete GPUs."""
         return self.topology.gpus
+
+    @property
+    def crowd(self) -> Unknown | None:
+        """Why no pairs of GPUs are judged, where there are more than one host has."""
+        if len(self.gpus) <= MOST_GPUS:
+            return None
+        why = f"{len(self.gpus):,} GPUs are more than one host has"
+        return Unknown(why, "give the outputs of one host at a time")
 
     @property
     def cards(self) -> tuple[Card, ...]:
@@ -62,6 +74,11 @@ class View:
     def pairs(self) -> tuple[p2p.Prediction, ...]:
         """A prediction for each ordered pair of discrete GPUs."""
         return p2p.predict(self)
+
+    @cached_property
+    def pair_of(self) -> Mapping[tuple[str, str], p2p.Prediction]:
+        """The prediction for each (accessor, owner)."""
+        return {(pair.accessor.address, pair.owner.address): pair for pair in self.pairs}
 
     @cached_property
     def _words(self) -> Mapping[tuple[str, str], list[PairWord]]:
@@ -102,7 +119,7 @@ class View:
     @cached_property
     def amd_reaches(self) -> Mapping[tuple[str, str], p2p.Condition]:
         """For each (accessor, owner) of AMD GPUs that PCIe joins: whether the owner's BAR is within reach."""
-        amd = p2p.candidates(self, ATI)
+        amd = p2p.candidates(self, ATI) if self.crowd is None else []
         kfd = self.host.kfd
         return {
             (a.address, b.address): p2p.reach(self, a, b)

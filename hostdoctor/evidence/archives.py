@@ -202,7 +202,8 @@ def _tar_members(data: bytes) -> Iterator[_Member]:
                     file = archive.extractfile(member)
                     return file.read() if file else b""
 
-                yield _Member(member.name, read, member.size, member.size)
+                # A sparse file says how large it is with its holes, which the archive does not hold.
+                yield _Member(member.name, read, member.size, 0 if member.issparse() else member.size)
     if data[-tarfile.BLOCKSIZE :].strip(b"\0"):  # the mark of its end is missing
         raise tarfile.ReadError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -43,7 +44,7 @@ class LogEvent(msgspec.Struct, frozen=True):
         return 0.0 if self.first_s is None or self.last_s is None else max(0.0, self.last_s - self.first_s)
 
 
-class KernelLog(msgspec.Struct, frozen=True):
+class KernelLog(msgspec.Struct, frozen=True, dict=True):
     """All events of the logs at hand.
 
     Attributes:
@@ -66,4 +67,11 @@ class KernelLog(msgspec.Struct, frozen=True):
 
     def about(self, address: str, *kinds: str) -> list[LogEvent]:
         """The events of some kinds (or of all, without any) about one function."""
-        return [event for event in self.events if event.address == address and (not kinds or event.kind in kinds)]
+        return [event for event in self._by_address.get(address, ()) if not kinds or event.kind in kinds]
+
+    @cached_property
+    def _by_address(self) -> Mapping[str, list[LogEvent]]:
+        found: dict[str, list[LogEvent]] = {}
+        for event in self.events:
+            found.setdefault(event.address, []).append(event)
+        return found

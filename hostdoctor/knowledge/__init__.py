@@ -31,11 +31,14 @@ from hostdoctor.knowledge.buses import (
     external_switch_name,
     host_bridge_allowed,
     is_chipset,
+    is_known_bridge,
+    is_tunnel,
     lane_gbs,
     link_gbs,
     load_link_rates,
     nvidia_old_root_port,
     on_board_role,
+    tunnel_name,
 )
 from hostdoctor.knowledge.gpus import (
     AmdGeneration,
@@ -115,6 +118,8 @@ __all__ = [
     "is_chipset",
     "is_integrated",
     "is_intel_discrete",
+    "is_known_bridge",
+    "is_tunnel",
     "lane_gbs",
     "lanes_of",
     "link_gbs",
@@ -135,6 +140,7 @@ __all__ = [
     "on_board_role",
     "presence",
     "root_complex_limit",
+    "tunnel_name",
     "vram_range_bytes",
     "xgmi_floor_gbs",
 ]

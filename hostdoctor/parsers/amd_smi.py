@@ -19,12 +19,14 @@ _GPU = re.compile(r"GPU: (\d{1,3})\s*\Z")
 _FIELD = re.compile(r"\s*([A-Z][A-Z0-9_ ]{0,39}):(?:\s+(\S.*?))?\s*\Z")
 _ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z")
 _NUMBERED = re.compile(r"GPU(\d{1,3})\s+([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b")
-_OVERVIEW = re.compile(r"\| ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) +(\S.*?) +\|")
+_OVERVIEW = re.compile(r"\| ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) +(\S[^|]*) \|")
 _OVERVIEW_NUMBER = re.compile(r"\| {1,6}(\d{1,3})  ")
 _OVERVIEW_MEMORY = re.compile(r"\d{1,9}/(\d{1,9}) MB")
 _PLATFORM = re.compile(r"\| Platform: (Linux [\w() ]{1,40}?) *\|?\s*\Z")
 _VERSION = re.compile(r"\| AMD-SMI (\S{1,40})")
-_NO_DRIVER = re.compile(r"amdgpu[^.\n]{0,120} not found in modules|Unable to detect any GPU devices")
+_NO_DRIVER = re.compile(
+    r"amdgpu[^.\n]{0,120} not found in modules|Drivers not loaded \(amdgpu|Unable to detect any GPU devices"
+)
 _MEASURE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([A-Za-z/]*)")
 _HEX = re.compile(r"0x([0-9a-fA-F]{1,4})\Z")
 
@@ -131,7 +133,7 @@ class _Reading:
 
     def _overview(self, number: int, line: str) -> None:
         if found := _OVERVIEW.match(line):
-            self._waiting = (number, found[1].lower(), found[2])
+            self._waiting = (number, found[1].lower(), found[2].rstrip())
         elif self._waiting and (numbered := _OVERVIEW_NUMBER.match(line)):
             gpu = self.gpu(int(numbered[1]), self._waiting[0])
             gpu.address, gpu.name = self._waiting[1], gpu.name or self._waiting[2]

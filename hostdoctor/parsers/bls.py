@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-_KEY = re.compile(r"[ \t]*([a-z][a-z0-9_-]{0,40})[ \t]+(.*\S)")
+_KEY = re.compile(r"[ \t]*([a-z][a-z0-9_-]{0,40})[ \t]+(\S.*)")
 _GRUBBY = re.compile(r"""([a-z]+)=(?:"(.*)"|'(.*)'|(.*))\s*\Z""")
 _BOOTCTL = re.compile(r"[ \t]*([A-Za-z][A-Za-z /.-]{0,40}): (.*\S)")
 _MARKS = re.compile(r"\((default|selected|reported/absent)\)")
@@ -47,7 +47,7 @@ def parse_bls(text: str) -> BlsEntry:
             continue
         if match[1] == "options" and "options" not in values:
             line_of_options = number
-        values.setdefault(match[1], []).append(match[2])
+        values.setdefault(match[1], []).append(match[2].rstrip())
     first = {key: found[0] for key, found in values.items()}
     return BlsEntry(
         title=first.get("title", ""),

@@ -49,10 +49,11 @@ _RANK_PREFIX = r"(?:(?:\[[^\]]{1,40}\](?:<std\w{3}>)?:? ?|\([^)]{1,60}\) |\d{1,4
 _RBT_LINE = (
     r"(?:\.{7,}\s*$|\s*(?:Inter-Device (?:Access|Link|Numa)|Device (?:Access|Numa Distance)\s*$|Data Path Validation\s*$"
     r"|Bi?directional copy peak bandwidth GB/s\s*$|Unidirectional copy peak bandwidth GB/s\s*$|Launch Command is: \S"
-    r"|Device Index:\s+\d|Device: \d{1,3},  \S)|=+ +(?:Uni|Bi)directional Benchmark Result)"
+    r"|Device Index:\s+\d|Device: \d{1,3},  \S)|(?:Src|Dst) Device: Index \d|=+ +(?:Uni|Bi)directional Benchmark Result)"
 )
 _TRANSFERBENCH_LINE = (
     r"\s*(?:(?:Uni|Bi)directional copy peak bandwidth GB/s \[|Bytes Per Direction,?\s*\d|SRC(?:\+EXE|\\EXE\+)?\\?DST"
+    r"|\[ERROR\] Unable to enable peer access from GPU devices \d"
     r"|\[Common\]\s+\(Suppress|\[P2P Related\]|Summary: \[\d+ bytes per Transfer|Transfer \d+ +\| +[\d.]+ GB/s)"
 )
 _P2P_LINE = (
@@ -64,8 +65,11 @@ _NVBANDWIDTH_LINE = (
     r"\s*(?:Running (?:host_to|device_to|all_to|one_to|host_device|device_local|multinode_)\w+\.|SUM \w+_(?:ce|sm) "
     r"|memcpy (?:CE|SM|local) |memory latency SM )"
 )
-_ROCMINFO = r"ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
-_ROCMINFO_LINE = r"Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed|Agent \d+\s*$"
+_ROCMINFO = r"HSA Error Found!|ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
+_ROCMINFO_LINE = (
+    r"Error: HSA_STATUS_ERROR|Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed"
+    r"|Agent \d+\s*$"
+)
 _ROCM_SMI_LINE = (
     r"GPU\[\d+\]\s{1,8}: |ERROR:root:Driver not initialized|cat: /sys/module/amdgpu/initstate"
     r"|=+ (?:(?:Weight|Hops|Link (?:Type|accessibility)) between two GPUs|PCI Bus ID|Concise Info|Product Info|Memory Usage) =+"
@@ -80,8 +84,10 @@ _HEX_DUMP = r"[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$"
 _MONTH = r"(?:[^\W\d]{2,6}\.?|\d{1,2}[^\W\d]),? {1,2}\d{1,2},? "  # in any language: "févr. 11 ", "2月 11 "
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-][\d:]{2,6})"
-_BEFORE = r"[ \t]{0,8}(?:[\w./+-]{1,120}:)?(?:\d{1,7}[:-])?(?:<\d{1,3}>)?(?:[a-z0-9]{3,8} *:[a-z]{3,6} *: ?)?"
-_SINCE_BOOT = r"\[ {0,7}\d{1,9}\.\d{3,9}(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?:\[ *[TC]\d[^\]]{0,30}\])? ?"
+_BEFORE = (
+    r"[ \t]{0,8}(?:[-*|`] ?`?(?=[\[<]))?(?:[\w./+-]{1,120}:)?(?:\d{1,7}[:-])?(?:<\d{1,3}>)?(?:[a-z0-9]{3,8} *:[a-z]{3,6} *: ?)?"
+)
+_SINCE_BOOT = r"\[ {0,7}\d{1,9}\.\d{3,9}(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?: ?\[ *[TC]\d[^\]]{0,30}\])? ?"
 _RELATIVE = r"\[ *\+\d{1,9}\.\d{3,9}\] |\[[^\W\d]{3}[ \d]\d \d\d:\d\d\] "  # dmesg --reltime
 _STAMP = rf"(?:{_SINCE_BOOT}|{_RELATIVE}|\[(?:[^\W\d]{{1,6}}\.?,? +)?{_MONTH}{_CLOCK} \d{{4}}\] )"
 _DATED = rf"(?:{_MONTH}(?:\d{{4}} )?{_CLOCK}(?: \d{{4}})?|\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:{_ZONE}| [A-Z]{{3,5}})?)"
@@ -98,10 +104,12 @@ FORMATS: tuple[Format, ...] = (
     # --- the kernel's log ---------------------------------------------------------------------------------------------
     Format("kernel-log", "line", rf"{_BEFORE}{_STAMP}"),
     Format("kernel-log", "line", rf"{_BEFORE}(?:[^\W\d]{{1,6}}\.? )?{_DATED} {_PROGRAM}"),
-    Format("kernel-log", "line", rf"[ \t]{{0,8}}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
+    Format("kernel-log", "line", rf"{_BEFORE}\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE} "),  # dmesg --time-format iso
+    Format("kernel-log", "line", rf"{_DATED} (?=\[ *\d{{1,9}}\.\d|<\d{{1,3}}>\[)"),  # docker logs --timestamps
+    Format("kernel-log", "line", r"(?:\S{1,64}: )?kern: +[a-z]{3,8}: +\[\d{4}-\d\d-\d\dT[\d:.]{8,18}Z\]:"),  # talosctl dmesg
     Format("kernel-log", "line", r"\d{1,3},\d{1,12},\d{1,16},[^;]{1,80};"),  # /dev/kmsg
-    Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:{_DRIVER}|{_SUBSYSTEM})"),
-    Format("kernel-log", "line", r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*$"),
+    Format("kernel-log", "line", rf"[ \t]{{0,40}}(?:<\d{{1,3}}>)?(?:{_DRIVER}|{_SUBSYSTEM})"),
+    Format("kernel-log", "line", r"-- (?:(?:Boot [0-9a-f]{32}|Reboot) --\s*$|(?:Logs begin|Journal begins) at )"),
     # --- PCI ----------------------------------------------------------------------------------------------------------
     Format("lspci", "indented", rf"\s*{_ADDRESS} (?!(?:\S+ ){{0,2}}-> )(?:3D |[A-Z\"(]).*: \S", rf"{_HEX_DUMP}"),
     Format("lspci", "indented", rf"\s*{_ADDRESS} (?:Class )?[0-9a-f]{{4}}: [0-9a-f]{{4}}:[0-9a-f]{{4}}"),  # -n
@@ -113,6 +121,7 @@ FORMATS: tuple[Format, ...] = (
     # --- files of the host --------------------------------------------------------------------------------------------
     Format("file:proc/cmdline", "line", r"(?:BOOT_IMAGE=|initrd=\\|root=(?:UUID=|/dev/|ZFS=|PARTUUID=|LABEL=))\S+"),
     Format("file:proc/version", "line", r"Linux version \d"),
+    Format("file:proc/driver/nvidia/version", "line", r"NVRM version: NVIDIA UNIX "),
     Format("file:proc/cpuinfo", "block", r"processor\s*: 0\s*$"),
     Format("file:proc/iomem", "line", r"\s*[0-9a-f]{8,16}-[0-9a-f]{8,16} : \S"),
     Format("file:etc/os-release", "line", r"(?:PRETTY_NAME|NAME|VERSION|VERSION_ID|VERSION_CODENAME|ID|ID_LIKE|HOME_URL)=\S"),
@@ -133,6 +142,7 @@ FORMATS: tuple[Format, ...] = (
     Format("nvidia-smi", "line", _SMI_COMPLAINT),
     Format("nvidia-smi-q", "block", r"=+NVSMI LOG=+", r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.0\s*$"),
     Format("nvidia-smi-xml", "block", r"\s*<nvidia_smi_log\b", r"<!DOCTYPE nvidia_smi_log"),
+    Format("nvidia-list", "block", r"GPU \d{1,2}: \S.{0,80} \(UUID: GPU-", gathers=True),
     Format("nvidia-topo", "block", _TOPO_START, _TOPO_LINE, gathers=True),
     Format("nvidia-query", "block", _QUERY_HEADING, _QUERY_ROW),
     Format("nccl-log", "line", rf"{_RANK_PREFIX}\S{{1,80}}:\d+:\d+ \[\d+\] (?:\S+ ){{0,2}}NCCL (?:INFO|WARN|ERROR|TRACE)"),

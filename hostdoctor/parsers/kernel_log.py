@@ -23,18 +23,22 @@ _STILL_BOOTING_S = 5.0
 _CLOCK = r"(?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
 _MONTH = r"(?P<month>[^\W\d]{2,6}\.?|\d{1,2}[^\W\d])"  # in any language: "Feb", "févr.", "2月"
 _DATED = rf"{_MONTH},? {{1,2}}(?P<day>\d{{1,2}}),?(?: \d{{4}})? {_CLOCK}(?: \d{{4}})?"
-_SINCE_BOOT = r"\[ *(?P<seconds>\d{1,9}\.\d{1,9})(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?:\[ *[TC]\d[^\]]{0,30}\])? ?"
+_SINCE_BOOT = r"\[ *(?P<seconds>\d{1,9}\.\d{1,9})(?: *<[ +-]*\d{1,9}\.\d{1,9} *>)?\](?: ?\[ *[TC]\d[^\]]{0,30}\])? ?"
 
+# What Markdown puts around a line, and Docker a time before it.
+_MARKUP = re.compile(r"[-*|`] ?`?(?=[\[<])|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z (?=\[ *\d{1,9}\.\d|<\d)")
 # What grep puts before a line, dmesg --decode before a stamp, and the raw buffer before all.
 _BEFORE = re.compile(
     r"(?:[\w./+-]{1,120}:)?(?:\d{1,7}[:-])?(?=\[ *\d|<\d|[^\W\d]{2,6}\.? {1,2}\d{1,2} \d\d:|\d{4}-\d\d-\d\dT)"
     r"|(?P<facility>[a-z0-9]{3,8}) *:(?P<level>[a-z]{3,6}) *: ?(?=\[|\d{4}-)"
 )
+_TALOS = re.compile(r"(?:\S{1,64}: )?(?P<facility>[a-z0-9]{3,8}): +[a-z]{3,8}: +(?=\[\d{4}-)")  # talosctl dmesg
 _PRIORITY = re.compile(r"<(?P<priority>\d{1,3})>")
 _STAMP = re.compile(_SINCE_BOOT)
 _KMSG = re.compile(r"(?P<priority>\d{1,3}),\d{1,12},(?P<microseconds>\d{1,16}),[^;]{1,80};")
 _WALLS = (
     re.compile(rf"(?P<bracket>\[)(?:[^\W\d]{{1,6}}\.?,? +)?{_DATED}\] ?"),  # dmesg --ctime
+    re.compile(rf"(?P<bracket>\[)(?P<iso>\d{{4}}-\d\d-\d\d)T{_CLOCK}Z\]:? ?"),  # talosctl dmesg
     re.compile(rf"(?:[^\W\d]{{1,6}}\.? )?{_DATED} "),  # syslog, journalctl, logread
     re.compile(
         r"(?:[^\W\d]{1,6}\.? )?(?P<iso>\d{4}-\d\d-\d\d)[T ]" + _CLOCK + r"(?P<zone>Z|[+-]\d\d:?\d\d| [A-Z]{3,5}| [+-]\d\d)? ?"
@@ -108,7 +112,7 @@ def read_log(source: str, lines: Iterable[tuple[int, str]]) -> Log:
         if entry.text is None:
             boots.marked()
             continue
-        boot = boots.number_of(entry.text, entry.seconds)
+        boot = boots.number_of(entry.text, entry.seconds, wall)
         messages.append(Message(seconds, entry.text, entry.line, entry.count, boot))
     return Log(source, tuple(messages), boots.number + 1, boots.from_its_start)
 
@@ -130,6 +134,7 @@ class _Boots:
         self.number = 0
         self.from_its_start = False
         self._last_s = 0.0
+        self._began_s: float | None = None  # by the wall clock, where the log has no other
         self._filled = False
 
     def marked(self) -> None:
@@ -137,12 +142,17 @@ class _Boots:
         if self._filled:
             self._next()
 
-    def number_of(self, text: str, seconds: float | None) -> int:
+    def number_of(self, text: str, seconds: float | None, wall_s: float | None) -> int:
         """The boot that a message belongs to."""
         first = FIRST_MESSAGE.match(text) is not None
         falls = seconds is not None and seconds < self._last_s - _FALLS_BACK_S
-        if falls or (first and (self.from_its_start or self._last_s > _STILL_BOOTING_S)):
+        runs = self._last_s > _STILL_BOOTING_S or (
+            wall_s is not None and self._began_s is not None and wall_s > self._began_s + _STILL_BOOTING_S
+        )
+        if falls or (first and (self.from_its_start or runs)):
             self._next()
+        if self._began_s is None:
+            self._began_s = wall_s
         self.from_its_start |= first
         self._last_s = max(self._last_s, seconds or 0.0)
         self._filled = True
@@ -150,7 +160,7 @@ class _Boots:
 
     def _next(self) -> None:
         self.number += 1
-        self.from_its_start, self._last_s, self._filled = False, 0.0, False
+        self.from_its_start, self._last_s, self._began_s, self._filled = False, 0.0, None, False
 
 
 def _entries(lines: Iterable[tuple[int, str]]) -> Iterator[_Entry]:
@@ -158,27 +168,34 @@ def _entries(lines: Iterable[tuple[int, str]]) -> Iterator[_Entry]:
     relative_s = 0.0
     last: _Entry | None = None
     for number, line in lines:
-        if _NEW_BOOT.match(line):
+        if line.startswith("-- ") and _NEW_BOOT.match(line):
             yield _Entry(number, None)
             continue
-        entry = _entry(number, line, calendar)
+        stamp = _STAMP.match(line)  # most lines begin with one
+        entry = _stamped(number, line.rstrip(), stamp) if stamp else _entry(number, line, calendar)
         if entry is None or not entry.text:
             continue
-        if (match := _RELATIVE.match(entry.text)) and entry.seconds is None:
+        if entry.seconds is None and (match := _RELATIVE.match(entry.text)):
             relative_s += float(match["delta"] or 0)
             entry.text, entry.seconds = entry.text[match.end() :], relative_s
-        if match := _REPEATED.match(entry.text):
-            entry.text, entry.count = _without_stamp(match["text"]), int(match["times"])
-        elif (match := _LAST_REPEATED.match(entry.text)) and last is not None:
-            entry.text, entry.count = last.text, int(match["times"])
+        if "message repeated" in entry.text:
+            _count(entry, last)
         last = entry
         yield entry
 
 
+def _count(entry: _Entry, last: _Entry | None) -> None:
+    """Put in what was repeated, and how often."""
+    if match := _REPEATED.match(entry.text or ""):
+        entry.text, entry.count = _without_stamp(match["text"]), int(match["times"])
+    elif (match := _LAST_REPEATED.match(entry.text or "")) and last is not None:
+        entry.text, entry.count = last.text, int(match["times"])
+
+
 def _entry(number: int, line: str, calendar: _Calendar) -> _Entry | None:
     """One line; None where it is another program's."""
-    line, at = line.strip(), 0
-    if match := _BEFORE.match(line):
+    line, at = _without_markup(line.strip()), 0
+    if match := _BEFORE.match(line) or _TALOS.match(line):
         if match["facility"] not in (None, "kern"):
             return None
         at = match.end()
@@ -187,7 +204,7 @@ def _entry(number: int, line: str, calendar: _Calendar) -> _Entry | None:
             return None
         at = match.end()
     if match := _STAMP.match(line, at):
-        return _after_stamp(number, line[match.end() :], float(match["seconds"]))
+        return _stamped(number, line, match)
     if match := _KMSG.match(line, at):
         if int(match["priority"]) >> 3 != _KERNEL_FACILITY:
             return None
@@ -196,6 +213,15 @@ def _entry(number: int, line: str, calendar: _Calendar) -> _Entry | None:
         if match := pattern.match(line, at):
             return _after_wall(number, line[match.end() :], match, calendar)
     return _after_stamp(number, line[at:], None)
+
+
+def _without_markup(line: str) -> str:
+    match = _MARKUP.match(line)
+    return line[match.end() :].rstrip("`| ") if match else line
+
+
+def _stamped(number: int, line: str, stamp: re.Match[str]) -> _Entry | None:
+    return _after_stamp(number, line[stamp.end() :], float(stamp["seconds"]))
 
 
 def _after_stamp(number: int, text: str, seconds: float | None) -> _Entry | None:

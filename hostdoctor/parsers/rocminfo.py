@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-_FIELD = re.compile(r"\s{1,4}([A-Z][\w ./()-]{1,38}?):\s+(\S.*?)\s*\Z")
+_FIELD = re.compile(r"\s{1,4}([A-Z][\w ./()-]{1,38}?):\s+(\S.*)")
 _NUMBER = re.compile(r"(\d{1,10})\b")
 _HEX = re.compile(r"\d{1,10}\(0x([0-9a-fA-F]{1,8})\)")
 _AGENT = re.compile(r"Agent \d{1,4}\s*\Z")
@@ -71,7 +71,7 @@ def parse_rocminfo(lines: Sequence[str]) -> Rocminfo:
             if started < 0 and field[1] == "Name":  # the paste begins within the list
                 started = number
             if started >= 0:
-                fields.setdefault(field[1], field[2])
+                fields.setdefault(field[1], field[2].rstrip())
         elif about := _about(line):
             said.setdefault(about, Said(number, line.strip()))
     agents += _agent(started, fields)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 _UNAME = re.compile(r"Linux \S{1,64} (\d{1,2}\.\d{1,3}\.\S{1,64}) ")
 _VERSION = re.compile(r"Linux version (\d{1,2}\.\d{1,3}\.\S{1,64})")
 _SYSCTL = re.compile(r"kernel\.([\w.]{1,60}) = (.{0,200})\Z")
-_FIELD = re.compile(r"\s{0,12}([A-Za-z][\w ()-]{0,40}):\s*(.*?)\s*\Z")
+_FIELD = re.compile(r"\s{0,12}([A-Za-z][\w ()-]{0,40}):(.*)")
 _MOST_SOCKETS, _MOST_NODES = 64, 1024
 
 # Of lscpu's fields, those that /proc/cpuinfo has, under its names.
@@ -54,7 +54,7 @@ def lscpu_files(lines: Sequence[str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for line in lines:
         if found := _FIELD.match(line[:20_000]):
-            fields.setdefault(found[1], found[2])
+            fields.setdefault(found[1], found[2].strip())
     if "Flags" not in fields and "Hypervisor vendor" in fields:
         fields["Flags"] = "hypervisor"
     kept = [f"{name}\t: {fields[told]}" for told, name in _CPUINFO.items() if told in fields]
@@ -83,5 +83,5 @@ def dmidecode_files(lines: Sequence[str]) -> dict[str, str]:
         if line and not line[0].isspace():
             section = line.strip()
         elif (field := _FIELD.match(line[:300])) and (name := _DMI.get((section, field[1]))):
-            found.setdefault(f"sys/class/dmi/id/{name}", field[2])
+            found.setdefault(f"sys/class/dmi/id/{name}", field[2].strip())
     return found

@@ -16,7 +16,7 @@ from hostdoctor.remedies.patch import FileChange, Patch, Request
 _OF_GRUB = frozenset(("root", "ro", "rw", "rootflags", "rootfstype"))  # what 10_linux itself writes before the variables
 _OF_LOADER = frozenset(("BOOT_IMAGE", "initrd"))
 RECOVERY = "The entry for recovery mode, under Advanced options, starts without what is added here."
-REVERSED = "patch -R -p1 -d / < hostdoctor.patch"
+REVERSED = "patch -R -p1 -d / < FILE"  # FILE is what was given to patch
 
 
 class Task(msgspec.Struct, frozen=True):

@@ -56,10 +56,10 @@ def _cell(pair: PairReport | None, letters: dict[str, str]) -> str:
 def _as_list(pairs: tuple[PairReport, ...], names: dict[str, str], letters: dict[str, str]) -> Iterator[str]:
     """Too many GPUs for the width: each accessor with the owners of each verdict."""
     yield "  P2P, accessor: owners (expected, not measured)"
-    for accessor in dict.fromkeys(pair.accessor for pair in pairs):
-        groups: dict[str, list[str]] = {}
-        for pair in pairs:
-            if pair.accessor == accessor:
-                groups.setdefault(_cell(pair, letters), []).append(names[pair.owner])
+    by_accessor: dict[str, dict[str, list[str]]] = {}
+    for pair in pairs:
+        groups = by_accessor.setdefault(pair.accessor, {})
+        groups.setdefault(_cell(pair, letters), []).append(names[pair.owner])
+    for accessor, groups in by_accessor.items():
         for mark, owners in groups.items():
             yield f"  {names[accessor]} {mark}: {' '.join(owners)}"

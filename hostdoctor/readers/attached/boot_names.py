@@ -28,7 +28,7 @@ _LONGEST = 300
 # A part of these kinds, or of none, may be another file than it seems.
 _UNSURE = ("", "file:proc/cmdline", "grub-default")
 
-_ENDS_STATEMENT = re.compile(r"[ \t]*(?:#?[ \t]*(?:export[ \t]+)?GRUB_[A-Z_]+\+?=|(?:fi|done|esac|\})[ \t;]*\Z)")
+_ENDS_STATEMENT = re.compile(r"(?:#[ \t]*)?(?:export[ \t]+)?GRUB_[A-Z_]+\+?=|(?:fi|done|esac|\})[ \t;]*\Z")
 
 
 def boot_place(part: Part) -> str:
@@ -55,6 +55,8 @@ def _place(name: str) -> str:
 
 def without_prose(lines: Sequence[str]) -> str:
     """A shell file without what people wrote below it, which the shell would take for commands."""
-    last = max((number for number, line in enumerate(lines) if _ENDS_STATEMENT.match(line)), default=len(lines) - 1)
+    last = max(
+        (number for number, line in enumerate(lines) if _ENDS_STATEMENT.match(line.lstrip(" \t"))), default=len(lines) - 1
+    )
     goes_on = lines[last].endswith("\\") or any(sign in line for line in lines[last + 1 :] for sign in "\"'\\")
     return "\n".join(lines if goes_on else lines[: last + 1])

@@ -1,4 +1,4 @@
-"""The kernel's log: its events, and what it tells of the host where nothing else does."""
+"""The kernel's log: its events, functions, and what it tells of the host where nothing else does."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hostdoctor.parsers.kernel_release import parse_release
 from hostdoctor.parsers.log_events import joined, read_events
 from hostdoctor.parsers.log_host import LogHost, Said, read_log_host
 from hostdoctor.parsers.paste import Part
+from hostdoctor.readers.attached.log_functions import with_log_functions
 from hostdoctor.readers.environment import signs_of_guest
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -32,6 +33,7 @@ def apply(host: Host, parts: Sequence[Part]) -> Host:
     logs = [log for log in read_logs(parts) if log.messages]
     if not logs:
         return host
+    host = with_log_functions(host, logs)
     read = joined(read_events(log) for log in logs)
     groups = {event.address: event.details["group"] for event in read.events if event.kind == _GROUP}
     host = msgspec.structs.replace(

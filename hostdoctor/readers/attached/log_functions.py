@@ -14,9 +14,8 @@ from hostdoctor import knowledge
 from hostdoctor.facts.host import Aperture, BootLink, Host, KernelVersion, MemoryMap
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Bar, Function, GpuFacts, Link, RefusedSize, RefusedWindow, Window
 from hostdoctor.facts.unknown import Unknown
-from hostdoctor.parsers.kernel_log import Log, read_logs
+from hostdoctor.parsers.kernel_log import Log
 from hostdoctor.parsers.log_resources import LogResources, SaidBar, SaidFunction, SaidSize, read_resources
-from hostdoctor.parsers.paste import Part
 from hostdoctor.readers.attached.merge import with_functions
 
 NOT_TOLD = Unknown("the kernel's log does not tell")
@@ -34,9 +33,9 @@ _NEVER_ASSIGNED = (0x0000, 0x0600, 0x0800)
 _NEW_WORDING = KernelVersion(6, 8)
 
 
-def apply(host: Host, parts: Sequence[Part]) -> Host:
+def with_log_functions(host: Host, logs: Sequence[Log]) -> Host:
     """The host with what its logs say of functions."""
-    for log in read_logs(parts):
+    for log in logs:
         host = _with_log(host, log, read_resources(log))
     return host
 
@@ -205,14 +204,16 @@ def _with_sizes(host: Host, new: Iterable[Function]) -> Host:
         old = functions.get(function.address)
         if old is not None and not isinstance(old.bars, Unknown) and not isinstance(function.bars, Unknown):
             said = {bar.index: bar for bar in function.bars if bar.size_bytes}
-            bars = tuple(
-                msgspec.structs.replace(bar, size_bytes=said[bar.index].size_bytes, said_at=said[bar.index].said_at)
-                if not bar.assigned and not bar.size_bytes and bar.index in said
-                else bar
-                for bar in old.bars
-            )
+            bars = tuple(_sized(bar, said.get(bar.index)) for bar in old.bars)
             functions[function.address] = msgspec.structs.replace(old, bars=bars)
     return msgspec.structs.replace(host, functions=functions)
+
+
+def _sized(bar: Bar, said: Bar | None) -> Bar:
+    """A BAR without an address with its size from the log, which says where it had one or that it found no space."""
+    if bar.assigned or bar.size_bytes or said is None:
+        return bar
+    return msgspec.structs.replace(bar, size_bytes=said.size_bytes, said_at="" if said.assigned else said.said_at)
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

@@ -68,9 +68,10 @@ def patch_by_drop_in(task: Task, grub: Grub) -> Patch:
         after = base if text is None else now.with_texts({**base.texts, path: text})
     _prove(task.request, now, after)
     notes = [*grub.notes, *_notes(task.files, texts, after), *(notes_on_menu(after) if changes else ())]
+    in_evidence = bool(set(texts) - set(own))  # else the running line is all there is to go by
     outcome = Outcome(
         changes,
-        now.line,
+        now.line if in_evidence else None,
         after.line,
         _revert(changes),
         grub.recovery if keeps_recovery_clean(task.request, after) else "",

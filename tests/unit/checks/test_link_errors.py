@@ -184,6 +184,17 @@ def test_reports_count_where_the_errors_themselves_are_cut_away(build, verdict):
     assert verdict("link-errors", build.host(build.two_navi_cards(), log=log)).outcome == "warning"
 
 
+def test_a_report_of_a_device_that_was_gone_before_it_was_asked(build, verdict):
+    """The kernel then says that it cannot find the device, whatever errors another one has."""
+    log = build.log(
+        build.event("aer-corrected", "0000:04:00.0", details={"bits": "RxErr"}),
+        build.event("aer-report-uncorrected", "0000:40:01.1", details={"severity": "Fatal"}),
+    )
+    found = {each.subject: each.outcome for each in build.judge("link-errors", build.host(log=log))}
+    assert found["0000:40:01.1",] == "failure"
+    assert found["0000:04:00.0",] == "info"
+
+
 def test_corrected_errors_of_an_earlier_boot_are_over(build, verdict):
     log = logged(build, "aer-corrected", 90, first_s=1.0, last_s=2.0, boots_ago=1)
     assert verdict("link-errors", build.host(build.two_navi_cards(), log=log)).outcome == "ok"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hostdoctor.facts.driver import ErrorCounters, LinkSample, Samples
-from hostdoctor.facts.unknown import ASLEEP, Unknown
+from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
 
 ID = "link-stability"
 PORT, GPU, EDGE = "0000:40:01.1", "0000:43:00.0", "0000:41:00.0"
@@ -149,6 +150,20 @@ def test_a_link_above_a_gpu_that_came_and_went(build, verdict):
     found = verdict("link-stability", build.host(build.two_navi_cards(), log=build.log(down, up)))
     assert (found.outcome, found.subject) == ("warning", (build.FIRST,))
     assert verdict("link-stability", build.host(build.two_navi_cards(), log=build.log(down))).outcome == "not-applicable"
+
+
+def test_a_link_that_went_down_for_good(build, verdict):
+    """Where the GPU is known by the log alone; one that is listed is there again."""
+    log = build.log(build.event("link-down", "0000:40:01.1", first_s=5.0))
+    port = build.root_port("0000:40:01.1")
+    told = msgspec.structs.replace(
+        build.gpu("0000:41:00.0", build.A5000, port.address), config=NOT_CAPTURED, origin="dmesg.txt:9"
+    )
+    found = verdict("link-stability", build.host(port, told, log=log))
+    assert (found.outcome, found.subject, found.confidence) == ("warning", ("0000:41:00.0",), "likely")
+    assert "nothing of its coming up again" in found.title
+    listed = msgspec.structs.replace(told, config=build.gpu("0000:41:00.0", build.A5000, port.address).config)
+    assert verdict("link-stability", build.host(port, listed, log=log)).outcome == "not-applicable"
 
 
 def test_other_ports_count_where_they_flap(build, verdict):

@@ -287,3 +287,20 @@ def test_gpus_known_by_number_alone_are_judged_each(build, judge):
         for n, each in enumerate(named(build, *["NVIDIA H100"] * 12, vendor="10de"))
     ]
     assert len(judge("p2p-pair", told(build, gpus, True))) == 132
+
+
+def test_more_gpus_than_a_host_has_are_several_hosts(build, judge):
+    """Whoever pastes the outputs of a whole cluster gets no pairs across it, and waits for none."""
+    gpus = [build.gpu(f"{domain:04x}:01:00.0", build.V620, None) for domain in range(65)]
+    for check in (ID, "bar-reach", "acs-redirect"):
+        (found,) = judge(check, build.host(gpus))
+        assert (found.outcome, found.subject) == ("unknown", ())
+        assert "65 GPUs are more than one host has" in found.title
+        assert "one host at a time" in found.help
+    assert len(judge(ID, build.host(gpus[:64]))) == 64 * 63
+
+
+def test_the_iommu_mode_of_more_gpus_than_a_host_has(build, judge):
+    gpus = [build.gpu(f"{domain:04x}:01:00.0", build.V620, None, iommu_type="DMA-FQ") for domain in range(65)]
+    found = judge("iommu-mode", build.host(gpus))
+    assert {each.outcome for each in found} == {"unknown"}

@@ -246,6 +246,25 @@ def test_a_zip_that_lies_about_a_size(tmp_path):
     assert all(len(text) <= 10 for text in texts(tmp_path).values())
 
 
+def sparse_member(name, size):
+    """A member of a tar that says it is that large with its holes, and holds five bytes (GNU tar, old sparse format)."""
+    info = tarfile.TarInfo(name)
+    info.size = 5
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    places = b"".join(tarfile.itn(number, 12, tarfile.GNU_FORMAT) for number in (0, 5, size, 0))
+    header[345:512] = (b"\0" * 41 + places).ljust(138, b"\0") + tarfile.itn(size, 12, tarfile.GNU_FORMAT).ljust(29, b"\0")
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + b"text\n".ljust(512, b"\0")
+
+
+def test_a_bomb_of_holes_in_a_tar(tmp_path):
+    (tmp_path / "bomb.tar").write_bytes(sparse_member("zeros", 1 << 40) + sparse_member("small", 5) + bytes(1024))
+    assert list(texts(tmp_path)) == ["bomb.tar/small"]
+    assert problems(tmp_path) == {"bomb.tar/zeros": "it is larger than what is read of attachments"}
+
+
 def test_archives_in_archives_end(tmp_path):
     data = b"text"
     for _ in range(archives._DEEPEST + 1):

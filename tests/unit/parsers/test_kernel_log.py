@@ -57,6 +57,13 @@ def one(line):
         ("4,1234,5678,-,caller=T1;", 0.005678),
         ("1234:[    1.234567] ", 1.234567),
         ("kern.log.1:Nov 23 02:41:07 bench1 kernel: [90117.102211] ", 90117.102211),
+        ("- [   90.102211] ", 90.102211),
+        ("`[   90.102211] ", 90.102211),
+        ("| [   90.102211] ", 90.102211),
+        ("[   90.102211] [    T77] ", 90.102211),
+        ("2024-11-23T02:41:07.123456789Z [   90.102211] ", 90.102211),
+        ("10.5.0.2: kern: warning: [2024-11-23T02:41:07.123456789Z]: ", 0.0),
+        ("kern  :err   : 2024-11-23T02:41:07,123456+01:00 ", 0.0),
         ("/var/log/kern.log:77:Nov 23 02:41:07 bench1 kernel: [90117.102211] ", 90117.102211),
     ],
 )
@@ -159,3 +166,20 @@ def test_a_log_cut_anywhere_is_read(at):
     text = f"Nov 23 02:41:07 h kernel: [   50.100000] {TEXT}\n<4>[    1.234567] {TEXT}\n4,1,5678,-;{TEXT}\n2024-11-23T02:41:07"
     read(text[:at])
     read(text[at:])
+
+
+def test_a_restart_in_a_log_with_wall_clocks_alone():
+    log = read(
+        "Nov 23 02:41:07 h kernel: pci a\nNov 23 02:41:57 h kernel: Linux version 6.8.0\nNov 23 02:41:57 h kernel: pci b"
+    )
+    assert ([message.boot for message in log.messages], log.from_boot) == ([0, 1, 1], True)
+
+
+def test_what_some_kernels_write_before_their_version_is_no_boot_of_its_own():
+    log = read("Nov 23 02:41:57 h kernel: microcode: updated early\nNov 23 02:41:57 h kernel: Linux version 6.8.0")
+    assert (log.boots, log.from_boot) == (1, True)
+
+
+def test_the_journals_heading_is_part_of_the_log():
+    heading = "-- Logs begin at Fri 2024-04-05 09:00:00 CEST, end at Fri 2024-04-05 13:00:00 CEST. --\n"
+    assert [part.kind for part in split(heading + "Nov 23 02:41:57 h kernel: pci a", "journal")] == ["kernel-log"]

@@ -93,9 +93,13 @@ def is_script(config):
 
 def kernel_gets(folder, config, entry=0):
     """The arguments that GRUB itself hands to the kernel of an entry, the kernel's path first."""
-    body = list(_ENTRY.finditer(config))[entry][0]
+    return linux_gets(folder, list(_ENTRY.finditer(config))[entry][0])
+
+
+def linux_gets(folder, script):
+    """The arguments that GRUB itself hands to `linux` in a script, the kernel's path first."""
     folder.mkdir(exist_ok=True)
-    (folder / "grub.cfg").write_text(f"{_LINUX}{body}\nexit\n")
+    (folder / "grub.cfg").write_text(f"{_LINUX}{script}\nexit\n")
     done = subprocess.run(["grub-emu", "-d", folder], check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
     shown = _ESCAPES.sub("", done.stdout.decode("utf-8", "replace"))
     if "error" in shown:

@@ -7,7 +7,16 @@ import pytest
 from hostdoctor.remedies.patch import FileChange, Patch
 from tests.unit.remedies.grub_host import GrubHost
 
-TEXTS = ["a\nb\nc\n", "a\nb\nc", "a\r\nb\r\n", "x", "\n", "form\x0cfeed\x0bx\x1c\x85\u2028y\nb", "\udce9 \u00e4\n", "b\n" * 40 + "end"]
+TEXTS = [
+    "a\nb\nc\n",
+    "a\nb\nc",
+    "a\r\nb\r\n",
+    "x",
+    "\n",
+    "form\x0cfeed\x0bx\x1c\x85\u2028y\nb",
+    "\udce9 \u00e4\n",
+    "b\n" * 40 + "end",
+]
 
 
 @pytest.mark.parametrize("before", [*TEXTS, None])

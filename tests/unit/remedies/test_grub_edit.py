@@ -153,7 +153,7 @@ def test_a_patch_for_arch(arch):
     patch = host.patch(["iommu=pt"], ["quiet"])
     assert patch.commands == ("grub-mkconfig -o /boot/grub/grub.cfg",)
     assert patch.result == "root=UUID=1111-2222 ro loglevel=3 iommu=pt"
-    assert patch.revert == ("patch -R -p1 -d / < hostdoctor.patch", *patch.commands)
+    assert patch.revert == ("patch -R -p1 -d / < FILE", *patch.commands)
     assert "write quiet" in patch.once_without
     host.apply(patch)
     assert host.configured() == ["loglevel=3", "iommu=pt"]
