@@ -175,6 +175,14 @@ def keeps_recovery_clean(request: Request, after: GrubFiles) -> bool:
     return not there and after.evaluation.values.get("GRUB_DISABLE_RECOVERY") in (None, "", "false")
 
 
+def notes_on_menu(grub: GrubFiles) -> list[str]:
+    """What stands in the way of whoever needs GRUB's menu after a change that went wrong."""
+    timeout = grub.evaluation.values.get("GRUB_TIMEOUT")
+    if timeout not in ("0", "0.0") or grub.evaluation.stopped is not None:
+        return []
+    return [f"GRUB_TIMEOUT={timeout} leaves hardly any time for the key that shows GRUB's menu: 5 is safer for this restart."]
+
+
 def printable(text: str) -> str:
     """A text of the host's without what a terminal would obey."""
     return "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -142,10 +142,19 @@ def finished(task: Task, grub: Grub, outcome: Outcome) -> Patch:
         result=" ".join(line),
         show=f"grep -m1 -E '^[[:space:]]*linux' {grub.grub_cfg}",
         revert=(*outcome.revert, grub.make) if changes else (),
-        once_without=once_without(task.request, outcome.recovery),
+        once_without=once_without(effective(task), outcome.recovery),
         notes=tuple(notes),
         reboot=not runs or bool(changes) or bool(commands),
     )
+
+
+def effective(task: Task) -> Request:
+    """What of the request changes the line that the host was started with: the rest is no step on the way back."""
+    line = task.running_texts
+    there = meanings(base_line(task) if line is None else line)
+    add = tuple(each for each in task.request.add if meaning(each) not in there)
+    remove = tuple(each for each in task.request.remove if meaning(each) in there)
+    return Request(add, remove) if add or remove else task.request
 
 
 def once_without(request: Request, recovery: str = "") -> str:

@@ -21,6 +21,7 @@ from hostdoctor.remedies.grub_files import (
     GrubFiles,
     follow,
     keeps_recovery_clean,
+    notes_on_menu,
     others,
     printable,
     read_texts,
@@ -66,7 +67,7 @@ def patch_by_drop_in(task: Task, grub: Grub) -> Patch:
         changes = (*gone, *([] if text is None else [FileChange(path, texts.get(path), text)]))
         after = base if text is None else now.with_texts({**base.texts, path: text})
     _prove(task.request, now, after)
-    notes = [*grub.notes, *_notes(task.files, texts, after)]
+    notes = [*grub.notes, *_notes(task.files, texts, after), *(notes_on_menu(after) if changes else ())]
     in_evidence = bool(set(texts) - set(own))  # else the running line is all there is to go by
     outcome = Outcome(
         changes,

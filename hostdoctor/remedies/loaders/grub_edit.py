@@ -14,7 +14,16 @@ from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.shell_words import Token
 from hostdoctor.readers.boot_files import script_reads_drop_ins, shell_is_bash
 from hostdoctor.readers.boot_loader import Files
-from hostdoctor.remedies.grub_files import PATH, GrubFiles, follow, keeps_recovery_clean, printable, read_texts, refuse_broken
+from hostdoctor.remedies.grub_files import (
+    PATH,
+    GrubFiles,
+    follow,
+    keeps_recovery_clean,
+    notes_on_menu,
+    printable,
+    read_texts,
+    refuse_broken,
+)
 from hostdoctor.remedies.grub_line import ALWAYS, DEFAULT, check, meaning, meanings
 from hostdoctor.remedies.grub_patch import RECOVERY, REVERSED, Grub, Outcome, Task, finished
 from hostdoctor.remedies.grub_text import assignment_at, is_in_block, is_plain, with_added, with_block, without, words_in
@@ -56,6 +65,7 @@ def patch_in_place(task: Task, grub: Grub) -> Patch:
             f"What {PATH} gives cannot be told without running it ({printable(after.unknown.reason)}): look before the restart "
             "at what is made of it."
         )
+    notes += notes_on_menu(after) if changes else []
     recovery = grub.recovery if keeps_recovery_clean(task.request, after) else ""
     return finished(task, grub, Outcome(changes, now.line, after.line, (REVERSED,), recovery, tuple(notes)))
 

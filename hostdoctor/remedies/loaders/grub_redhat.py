@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hostdoctor.facts.boot_files import BootFiles, Entry
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.parsers.bls import parse_bls
 from hostdoctor.parsers.grub_cfg import parse_grub_cfg, parse_grubenv
 from hostdoctor.parsers.os_release import parse_os_release
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.grub_files import PATH, follow
 from hostdoctor.remedies.grub_line import ALWAYS, Word, check, check_length, meaning, meanings, words_of
-from hostdoctor.remedies.grub_patch import REVERSED, Grub, Task, base_line, is_there, next_entry, once_without
+from hostdoctor.remedies.grub_patch import REVERSED, Grub, Task, base_line, effective, is_there, next_entry, once_without
 from hostdoctor.remedies.grubby import Call, applied, call_for, changed_words, does, refuse_fragile
 from hostdoctor.remedies.loaders.grub_edit import edited_files, patch_as_read
 from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
@@ -30,6 +30,7 @@ _ENTRIES = "/boot/loader/entries/"
 _EFI_CFG = "/etc/grub2-efi.cfg"  # a link to where it is read on the EFI system partition
 _KEEPS_ETC = "--no-etc-grub-update"
 _ETC_LINE = re.compile(r"^GRUB_CMDLINE_LINUX(\w*)", re.MULTILINE)
+_RELEASE = re.compile(r"BOOT_IMAGE=\S*\.(?P<kind>el|fc)(?P<number>\d{1,3})")
 _SHOW = "grubby --info=DEFAULT"
 _EVERYWHERE = (
     "grubby changes all entries, that of the rescue system too: with --update-kernel=DEFAULT in place of ALL the others stay "
@@ -41,10 +42,18 @@ def patch(request: Request, files: Files, boot: BootFiles, running: str | Unknow
     """The patch: calls of grubby, or an edit of /etc/default/grub where grub.cfg is made from it."""
     task = Task(request, files, boot, running)
     check(request)
-    if not isinstance(boot.loader, Unknown) and boot.loader.name == "grub-bls":
+    if not isinstance(boot.loader, Unknown) and (boot.loader.name == "grub-bls" or _has_entries_by_age(task)):
         return _by_grubby(task)
     grub_cfg = _EFI_CFG if files.has("sys/firmware/efi") and _is_old(files) else _GRUB_CFG
     return patch_as_read(task, Grub(f"grub2-mkconfig -o {grub_cfg}", grub_cfg, variable=ALWAYS))
+
+
+def _has_entries_by_age(task: Task) -> bool:
+    """Whether the running kernel's release alone speaks, and says RHEL 8 or Fedora 30 or later, which have entries."""
+    if any(task.files.text(path[1:]) is not NOT_CAPTURED for path in (PATH, _GRUB_CFG)):
+        return False
+    match = None if isinstance(task.running, Unknown) else _RELEASE.search(task.running)
+    return match is not None and int(match["number"]) >= (30 if match["kind"] == "fc" else 8)
 
 
 def _is_old(files: Files) -> bool:
@@ -85,7 +94,9 @@ def _by_grubby(task: Task) -> Patch:
     runs = task.running_texts is not None and is_there(task.running_texts, request)
     if not unfinished:
         notes = () if runs else ("All of it is in place already: only a restart is missing.",)
-        return Patch(result=" ".join(result), show=_SHOW, once_without=once_without(request), notes=notes, reboot=not runs)
+        return Patch(
+            result=" ".join(result), show=_SHOW, once_without=once_without(effective(task)), notes=notes, reboot=not runs
+        )
     line, end = unfinished[0]
     call = call_for(line.words, end)
     if all(does(call, each.words, its_end) for each, its_end in wanted):
@@ -169,7 +180,7 @@ def _for_all(task: Task, call: Call, back: Call, result: Sequence[str], notes: t
         result=" ".join(result),
         show=_SHOW,
         revert=(*((REVERSED,) if changes else ()), back.command("ALL", *options)),
-        once_without=once_without(task.request),
+        once_without=once_without(effective(task)),
         notes=(*notes, *quoted, *more, _EVERYWHERE),
     )
 
@@ -190,7 +201,7 @@ def _for_each(task: Task, unfinished: Sequence[tuple[_Line, list[Word]]], result
         result=" ".join(result),
         show=_SHOW,
         revert=tuple(revert),
-        once_without=once_without(task.request),
+        once_without=once_without(effective(task)),
         notes=(
             "The entries differ in parameters that grubby sets together, so that each kernel has its own call; kernels that "
             "are installed later need one as well.",

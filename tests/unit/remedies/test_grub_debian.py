@@ -238,3 +238,14 @@ def test_our_own_changes_raise_no_finding(host):
     ours.apply(ours.patch(["iommu=pt"], ["amd_iommu=on"]))
     assert ours.facts[1].configured.overridden == ()
     assert ours.facts[1].configured.unknown == ()
+
+
+def test_the_way_back_names_what_changes_only(host):
+    once = host().patch(["iommu=pt"], ["amd_iommu=on"]).once_without
+    assert "delete iommu=pt" in once
+    assert "amd_iommu" not in once
+
+
+def test_a_menu_that_nobody_can_reach_is_told(host):
+    assert any("GRUB_TIMEOUT=0" in note for note in host(STOCK.replace("TIMEOUT=5", "TIMEOUT=0")).patch(["iommu=pt"]).notes)
+    assert not host().patch(["iommu=pt"]).notes

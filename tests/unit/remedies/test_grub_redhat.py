@@ -7,9 +7,14 @@ import shlex
 
 import pytest
 
+from hostdoctor.evidence.memory import MemoryEvidence
 from hostdoctor.parsers.grub_cfg import grub_words
-from hostdoctor.remedies.patch import Refused
-from tests.unit.remedies.grub_host import ALWAYS, DEFAULT, GrubHost
+from hostdoctor.readers.boot_files import read_boot_files
+from hostdoctor.readers.boot_loader import GRUBBY, Files
+from hostdoctor.readers.platform import read_boot
+from hostdoctor.remedies.loaders import patch_for
+from hostdoctor.remedies.patch import Refused, Request
+from tests.unit.remedies.grub_host import ALWAYS, DEFAULT, RELEASES, GrubHost
 
 ACS = "pci=disable_acs_redir=0000:40:01.1/00.0;0000:80:01.1"
 START = "root=/dev/mapper/rl-root ro crashkernel=1G-4G:192M rhgb quiet"
@@ -157,7 +162,7 @@ def test_options_that_stand_in_grubs_environment(host):
         ours.patch([], ["isolcpus=1-3"])
 
 
-def test_what_grubby_printed_stands_for_the_entries(tmp_path):
+def test_the_running_line_stands_for_entries_that_are_not_known(tmp_path):
     ours = GrubHost(tmp_path / "host", system="rhel9", line=f"{RUNNING}{START} pci=noaer", grub=GRUB)
     ours.write("boot/grub2/grub.cfg", CFG)
     patch = ours.patch(["pci=realloc"])
@@ -165,10 +170,43 @@ def test_what_grubby_printed_stands_for_the_entries(tmp_path):
     assert "not in the evidence" in patch.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "by_grubby"),
+    [("6.11.4-301.fc41", True), ("4.18.0-553.el8_10", True), ("3.10.0-1160.el7", False), ("5.0.9-301.fc29", False)],
+)
+def test_where_nothing_but_the_kernels_release_is_known(tmp_path, kernel, by_grubby):
+    ours = GrubHost(tmp_path / "host", system="fedora", line=f"BOOT_IMAGE=(hd0,gpt2)/vmlinuz-{kernel}.x86_64 {START} pci=noaer")
+    if by_grubby:
+        assert Grubby(ours.patch(["pci=realloc"]).commands[0]).options["--args"] == "pci=noaer pci=realloc"
+    else:
+        with pytest.raises(Refused, match="not in the evidence"):
+            ours.patch(["pci=realloc"])
+
+
 @pytest.mark.parametrize("parameter", ["a&b=1", "a;b", "isolcpus=*", "x=$y", "x=a'b"])
 def test_what_grubby_does_not_keep(host, parameter):
     with pytest.raises(Refused):
         host(START).patch([parameter])
+
+
+def test_what_grubby_printed_is_as_good_as_the_entries():
+    printed = (
+        'index=0\nkernel="/boot/vmlinuz-5.14.0-503.el9.x86_64"\nargs="ro rhgb quiet pci=noaer $tuned_params"\n'
+        'root="/dev/mapper/rl-root"\ninitrd="/boot/initramfs-5.14.0-503.el9.x86_64.img"\ntitle="Linux"\nid="x"\n'
+    )
+    texts = {
+        "etc/os-release": RELEASES["rhel9"],
+        "proc/cmdline": f"{RUNNING}root=/dev/mapper/rl-root ro rhgb quiet pci=noaer\n",
+        "boot/grub2/grub.cfg": CFG,
+        "boot/grub2/grubenv": "saved_entry=x\n",
+        GRUBBY: printed,
+    }
+    evidence = MemoryEvidence({path: text.encode() for path, text in texts.items()}, ("paste",))
+    boot = read_boot(evidence, with_config=False)
+    found = read_boot_files((evidence,), boot)
+    patch = patch_for(Request(("pci=realloc",)), Files([evidence]), found, boot.command_line)
+    assert Grubby(patch.commands[0]).options["--args"] == "pci=noaer pci=realloc"
+    assert patch.result == "root=/dev/mapper/rl-root ro rhgb quiet pci=noaer pci=realloc"
 
 
 @pytest.mark.parametrize("options", [f"{START} a\\;b", f"{START} a&b"])

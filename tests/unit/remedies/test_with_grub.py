@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hostdoctor.remedies.grub_dropin import NAME, drop_in
+from hostdoctor.remedies.grubby import spelled
+from tests.unit.remedies import rehearsal
 from tests.unit.remedies.grub_host import ALWAYS, GrubHost
 
 VARIABLE = "GRUB_CMDLINE_LINUX_DEFAULT"
@@ -66,3 +68,35 @@ def test_a_patch_for_debian_gives_the_kernel_exactly_what_it_says(grub, tmp_path
     assert recovery == [each for each in recovery_before if each != "amd_iommu=on"]
     assert patch.result.split()[1:] == expected
     assert host.configured() == expected[1:]
+
+
+# The same in files that are edited, since no other file is read there.
+EDITED = {
+    "double quotes": f'{VARIABLE}="loglevel=3 quiet amd_iommu=on"\n{ALWAYS}=""\n',
+    "single quotes": f"{VARIABLE}='amd_iommu=on quiet'\n",
+    "a bare word": f"{VARIABLE}=quiet\n",
+    "both": f'{ALWAYS}="amd_iommu=on console=ttyS0"\n{VARIABLE}="quiet"\\ amd_iommu=on\n',
+    "absent": "GRUB_TIMEOUT=1\n",
+    "a block": f'if true; then {VARIABLE}="quiet"; fi\nunset {VARIABLE}\n',
+    "quotes for grub": f'{VARIABLE}="quiet \'x=a;b\' dyndbg=\\"file pci.c +p\\" amd_iommu=on"',
+}
+
+
+@pytest.mark.parametrize("system", ["arch", "suse"])
+@pytest.mark.parametrize("kind", EDITED)
+def test_an_edit_gives_the_kernel_exactly_what_it_says(grub, tmp_path, kind, system):
+    host = GrubHost(tmp_path / "host", system, grub=EDITED[kind])
+    before, recovery_before = grub(host.below_default())
+    patch = host.patch(["iommu=pt", ACS], ["amd_iommu=on"])
+    assert [each.path for each in patch.files] == ["/etc/default/grub"]
+    normal, recovery = grub(host.apply(patch).below_default())
+    assert normal == [*(each for each in before if each != "amd_iommu=on"), "iommu=pt", ACS]
+    assert recovery == [each for each in recovery_before if each != "amd_iommu=on"]
+    assert host.patch(["iommu=pt", ACS], ["amd_iommu=on"]).files == ()
+
+
+@pytest.mark.usefixtures("grub")
+def test_what_stands_in_entries_gets_through_grub(tmp_path):
+    line = f"\tlinux\t/vmlinuz root=/dev/sda ro {spelled(ACS)} {spelled('x=a|b<c>{d}')} iommu=pt\n\tinitrd\t/x\n"
+    assert rehearsal.is_script(line.replace("linux", "echo").replace("initrd", "echo"))
+    assert rehearsal.kernel_gets(tmp_path / "emu", line)[3:] == [ACS, "x=a|b<c>{d}", "iommu=pt"]
