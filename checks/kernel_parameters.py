@@ -10,7 +10,7 @@ from hostdoctor import knowledge, logged, wording
 from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.facts.host import Cpu
 from hostdoctor.facts.log import LogEvent
-from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.view import View
@@ -19,6 +19,10 @@ ID = "kernel-parameters"
 
 _LINE = "/proc/cmdline"
 _TYPOGRAPHY = "“”„‘’–—\u00a0"  # what text programs make of quotes, hyphens and spaces
+
+_ON_WHAT = Unknown("which processor or kernel this is, is not in this evidence", "attach the output of lscpu and of uname -a")
+
+_NEWEST = (1000, 0)  # a kernel that has whatever any had
 
 Given = tuple[Parameter, str]  # a parameter and one element of its value
 
@@ -37,7 +41,9 @@ def judge(view: View) -> Iterator[Finding]:
     found += [*_after_the_end(boot.init_arguments), *_typography(boot.parameters)]
     found += _by_the_kernel(view, found)
     yield from found
-    if not found:
+    if not found and (undecided := tuple(_undecided(view, given))):
+        yield unjudged(ID, undecided, f"effect of {wording.listed(undecided)}", _ON_WHAT)
+    elif not found:
         yield Finding(ID, "ok", (), "nothing on the command line is without effect or against itself")
 
 
@@ -78,24 +84,47 @@ def _by_rule(view: View, given: list[Given]) -> Iterator[Finding]:
 
 def _conditions_hold(view: View, rule: knowledge.Rule) -> bool:
     """Whether a rule's conditions on the host hold; one that is not known does not."""
+    return all(_conditions(view, rule))
+
+
+def _conditions(view: View, rule: knowledge.Rule) -> Iterator[bool | None]:
+    """Of each condition of a rule on the host, whether it holds; None where what it asks for is not known."""
     boot, cpu = view.host.boot, view.host.cpu
-    release = known(boot.release, "")
-    if rule.cpu_vendor and rule.cpu_vendor != _vendor(cpu):
-        return False
-    if rule.cpu_family_min and known(cpu.family, 0) < rule.cpu_family_min:
-        return False
-    if (rule.release_has or rule.release_lacks) and not release:
-        return False
-    if rule.release_has and not any(text in release for text in rule.release_has):
-        return False
-    if any(text in release for text in rule.release_lacks):
-        return False
-    if rule.gpu_ids and not any(gpu.id in rule.gpu_ids for gpu in view.gpus):
-        return False
-    if not rule.true_in and not rule.false_in:
-        return True
-    version = boot.version
-    return not isinstance(version, Unknown) and rule.holds_in((version.major, version.minor)) is True
+    if rule.cpu_vendor:
+        yield None if isinstance(cpu.vendor, Unknown) else rule.cpu_vendor == _vendor(cpu)
+    if rule.cpu_family_min:
+        yield None if isinstance(cpu.family, Unknown) else cpu.family >= rule.cpu_family_min
+    if rule.release_has or rule.release_lacks:
+        yield None if isinstance(boot.release, Unknown) or not boot.release else _release_fits(boot.release, rule)
+    if rule.gpu_ids:
+        yield any(gpu.id in rule.gpu_ids for gpu in view.gpus)
+    if rule.true_in or rule.false_in:
+        version = boot.version
+        yield None if isinstance(version, Unknown) else rule.holds_in((version.major, version.minor)) is True
+
+
+def _release_fits(release: str, rule: knowledge.Rule) -> bool:
+    has = not rule.release_has or any(text in release for text in rule.release_has)
+    return has and not any(text in release for text in rule.release_lacks)
+
+
+def _undecided(view: View, given: list[Given]) -> Iterator[str]:
+    """What is on the line and has, or may have, no effect on some processors and kernels, where this one is not known."""
+    tables = knowledge.load_kernel_parameters()
+    for parameter, element in dict.fromkeys(given):
+        rules = [
+            rule
+            for rule in tables.rule
+            if rule.parameter == parameter.key and rule.matches(_meaning(parameter, element)) and not rule.together_with
+        ]
+        described = tables.by_name.get(parameter.key)
+        foreign = isinstance(view.host.boot.version, Unknown) and described and described.knows(element, _NEWEST) is False
+        if any(_is_open(list(_conditions(view, rule))) for rule in rules) or (foreign and element and not rules):
+            yield _shown(parameter, element)
+
+
+def _is_open(conditions: list[bool | None]) -> bool:
+    return None in conditions and False not in conditions
 
 
 def _vendor(cpu: Cpu) -> str:
