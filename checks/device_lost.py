@@ -106,7 +106,10 @@ def _errors_before(view: View, address: str) -> str:
     log, function = view.host.log, logged.function_at(view, address)
     above = {port.address for port in view.topology.above(function)} if function else set()
     events = [event for event in log.events if event.kind.startswith("aer-") and event.address in above] if log else []
-    return f" {logged.listed(view, [events[0].address])} reported errors: see link-errors." if events else ""
+    if not events:
+        return ""
+    name = logged.name(view, events[0].address)
+    return f" {name[0].upper()}{name[1:]} reported errors: see link-errors."
 
 
 def _silent(view: View, known_lost: set[str]) -> dict[Unknown, dict[str, None]]:

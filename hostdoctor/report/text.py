@@ -135,7 +135,9 @@ def _header(page: _Page, report: Report, seconds: float) -> None:
     parts = [board, f"{sockets} × {cpu}" if cpu and sockets > 1 else cpu]
     parts.append(f"Linux {host.kernel}" if isinstance(host.kernel, str) else "")
     page.wrapped(" · ".join(part for part in parts if part) or "a host that says little of itself", indent=2)
-    counted = f"{wording.count(len(host.gpus), 'GPU')}, {wording.count(host.functions, 'PCI function')}"
+    counted = ""
+    if host.functions:  # none means that nothing lists them, and a log may name GPUs all the same
+        counted = f"{wording.count(len(host.gpus), 'GPU')}, {wording.count(host.functions, 'PCI function')}"
     page.wrapped(" · ".join(each for each in (_iommu(host), counted, f"{seconds:.2f} s") if each), indent=2)
 
 
@@ -193,6 +195,9 @@ def _slot(gpu: GpuReport) -> str:
     if gpu.asleep:
         return "asleep"
     if link is None:
+        return "?"
+    facts = (link.speed_gts, link.width, link.card_max_speed_gts, link.card_max_width)
+    if all(isinstance(each, Unknown) for each in facts):
         return "?"
     now = wording.link(link.speed_gts, link.width).replace(" GT/s", "")
     slow = not isinstance(link.speed_gts, Unknown) and not isinstance(link.possible_speed_gts, Unknown)
