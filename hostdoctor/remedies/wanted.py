@@ -15,6 +15,8 @@ from hostdoctor.findings import Finding
 from hostdoctor.view import View
 
 _LINT = ("remove-parameter", "replace-parameter")
+# Asked for without a fault too: AMD's own software wants passthrough where it costs nothing, and what does nothing misleads.
+_OFFERED = ("iommu-passthrough", *_LINT)
 # Only this check weighs all GPUs of the host before it asks for passthrough; others name it as one of several ways.
 _ASKS = {"iommu-passthrough": "iommu-mode"}
 _BY_OTHER_MEANS = ("firmware-", "numa-", "measure-", "check-power", "iommu-translate")
@@ -95,6 +97,8 @@ class _Changes(dict[str, Change]):
 def _apply(view: View, finding: Finding, remedy: str, add: _Changes, remove: _Changes) -> None:
     change = knowledge.load_kernel_changes().get(remedy)
     if change is None or finding.check != _ASKS.get(remedy, finding.check):
+        return
+    if finding.outcome not in ("failure", "warning") and not (finding.outcome == "info" and remedy in _OFFERED):
         return
     if remedy in _LINT:
         _lint(view, finding, remedy, add, remove)

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostdoctor.facts.driver import ErrorCounters
+from hostdoctor.diagnosis import diagnose
+from hostdoctor.facts.driver import ErrorCounters, Nvml, NvmlGpu
 from hostdoctor.facts.host import Cpu, Environment, MemoryMap
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.registry import built_in
 from hostdoctor.remedies.arithmetic import choice_bytes
-from hostdoctor.remedies.firmware import NOT_VISIBLE, NOTHING, as_json
+from hostdoctor.remedies.firmware import NOT_VISIBLE, NOTHING, as_json, firmware_guide
+from hostdoctor.view import View
 
 GIB, TIB = 1 << 30, 1 << 40
 
@@ -405,3 +408,19 @@ def test_lenovo_by_onecli(small, dmi, guide_of):
     onecli, redfish = guide_of(small(firmware=dmi("Lenovo", "x", "Lenovo", "ThinkSystem SR650"))).ways
     assert "onecli config set DevicesandIOPorts.PCI64BitResourceAllocation Enabled" in onecli.commands
     assert json.loads(redfish.body)["Attributes"] == {"DevicesandIOPorts_PCI64BitResourceAllocation": "Enabled"}
+
+
+def test_a_large_bar_that_only_a_driver_tells_of_shows_above_4g(build):
+    """nvidia-smi alone: five of six cards have 32 GiB, so Above 4G Decoding is on, and the sixth needs something else."""
+    first, second = "0000:41:00.0", "0000:81:00.0"
+    cards = build.two_nvidia_gpus(bars=NOT_CAPTURED, config=NOT_CAPTURED)
+    told = [
+        NvmlGpu(first, bar1_bytes=256 << 20, memory_bytes=24 * GIB),
+        NvmlGpu(second, bar1_bytes=32 * GIB, memory_bytes=24 * GIB),
+    ]
+
+    def guide(*gpus):
+        view = View(build.host(cards, nvml=Nvml("570.86", "12.570", 12080, gpus, ())))
+        return firmware_guide(view, diagnose(view, list(built_in())))
+
+    assert "above-4g" not in named(guide(*told))
