@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from hostdoctor import wording
-from hostdoctor.facts.host import KernelVersion
+from hostdoctor.acs import clearing, given, knows_config_acs
 from hostdoctor.facts.pci import Acs, Function
 from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged, without_pci
@@ -23,11 +22,6 @@ _BITS = {
     "CmpltRedir": Acs.COMPLETION_REDIRECT,
     "EgressCtrl": Acs.EGRESS_CONTROL,
 }
-_CONFIG_ACS_SINCE = KernelVersion(6, 12)
-_DISABLE, _CONFIG = "disable_acs_redir=", "config_acs="
-_REDIRECT_FLAGS = (2, 3, 5)  # of an entry of config_acs=, numbered as in the control register
-_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])")
-_HEX = re.compile(r"[0-9a-fA-F]{1,4}")
 
 
 class _Pair(msgspec.Struct, frozen=True):
@@ -177,7 +171,7 @@ def _redirected(view: View, common: str, pairs: list[_Pair]) -> Finding:
         addresses,
         title,
         explanation,
-        evidence=(*evidence, *(Evidence("/proc/cmdline", text) for text in _given(view, _DISABLE) + _given(view, _CONFIG))),
+        evidence=(*evidence, *(Evidence("/proc/cmdline", text) for text in given(view))),
         cost=cost,
         remedies=("acs-clear-redirect",),
         next=_advice(view, redirecting),
@@ -185,76 +179,20 @@ def _redirected(view: View, common: str, pairs: list[_Pair]) -> Finding:
 
 
 def _advice(view: View, redirecting: list[Function]) -> str:
-    """What to put on the command line; of each option the kernel keeps the last list only, so there must be one.
-
-    config_acs= is applied after disable_acs_redir= and decides where both name a port (drivers/pci/pci.c pci_enable_acs).
-    """
-    version = view.host.boot.version
-    known_config = not isinstance(version, Unknown) and version >= _CONFIG_ACS_SINCE
-    guests = "unless devices are to be handed to guests"
-    if known_config and (given := _given(view, _CONFIG)):
-        name, merged = _CONFIG, _merged_config(_entries(given), redirecting)
-    elif given := _given(view, _DISABLE):
-        name, merged = _DISABLE, _merged(_entries(given), redirecting)
-    else:
-        newer = " (or pci=config_acs=)" if known_config else ""
-        return f"add pci={_DISABLE}{';'.join(each.address for each in redirecting)}{newer} to the kernel command line, {guests}"
-    if len(given) == 1 and merged == _entries(given):
+    """What to put on the command line."""
+    option, guests = clearing(view, redirecting), "unless devices are to be handed to guests"
+    if not option.replaces:
+        newer = " (or pci=config_acs=)" if knows_config_acs(view) else ""
+        return f"add pci={option.text}{newer} to the kernel command line, {guests}"
+    if option.changes_nothing:
         return (
-            f"look in the kernel log for what it says of ACS: {given[0]} on the command line should have cleared the redirect"
+            f"look in the kernel log for what it says of ACS: {option.replaces[0]} on the command line should have cleared the "
+            "redirect"
         )
     return (
-        f"under pci= on the kernel command line, put {name}{';'.join(merged)} in the place of {' and '.join(given)} (the "
+        f"under pci= on the kernel command line, put {option.text} in the place of {' and '.join(option.replaces)} (the "
         f"kernel keeps the last such list only), {guests}"
     )
-
-
-def _given(view: View, option: str) -> list[str]:
-    """Each list of that option of pci= on the command line, as it stands there."""
-    values = [parameter.value or "" for parameter in view.host.boot.parameters if parameter.key == "pci"]
-    return [part for value in values for part in value.split(",") if part.startswith(option)]
-
-
-def _entries(given: list[str]) -> list[str]:
-    """The entries of all lists in one, each once."""
-    lists = (each.partition("=")[2].split(";") for each in given)
-    return list(dict.fromkeys(entry.strip() for entries in lists for entry in entries if entry.strip()))
-
-
-def _merged(entries: list[str], redirecting: list[Function]) -> list[str]:
-    missing = [each.address for each in redirecting if not any(_names(entry, each) for entry in entries)]
-    return entries + missing
-
-
-def _merged_config(entries: list[str], redirecting: list[Function]) -> list[str]:
-    """The entries with the redirect bits of these functions off, and theirs first: the kernel takes the first that fits."""
-    ours, others = [], list(entries)
-    for function in redirecting:
-        entry = next((entry for entry in entries if _names(entry.rpartition("@")[2], function)), "")
-        flags, _, device = entry.rpartition("@")
-        cleared = "".join("0" if n in _REDIRECT_FLAGS else flag for n, flag in _flags(flags))
-        if entry in others and _ADDRESS.fullmatch(device):
-            others.remove(entry)
-        ours.append(f"{cleared}@{device if _ADDRESS.fullmatch(device) else function.address}")
-    return ours + others
-
-
-def _flags(flags: str) -> list[tuple[int, str]]:
-    """Each flag of an entry of config_acs= with the number of its bit; the last one is bit 0."""
-    padded = flags.rjust(max(_REDIRECT_FLAGS) + 1, "x")
-    return [(len(padded) - 1 - n, flag) for n, flag in enumerate(padded)]
-
-
-def _names(device: str, function: Function) -> bool:
-    """Whether a device of the command line is this function (drivers/pci/pci.c pci_dev_str_match)."""
-    if found := _ADDRESS.fullmatch(device):
-        domain, bus, slot, number = (int(part or "0", 16) for part in found.groups())
-        return f"{domain:04x}:{bus:02x}:{slot:02x}.{number}" == function.address
-    kind, *ids = device.split(":")
-    has = (function.vendor, function.device, function.subsystem_vendor, function.subsystem_device)
-    if kind != "pci" or len(ids) not in (2, 4) or not all(_HEX.fullmatch(each) for each in ids):
-        return False
-    return all(int(wanted, 16) in (0, value) for wanted, value in zip(ids, has, strict=False))
 
 
 def _set_on(redirecting: list[Function]) -> str:

@@ -175,10 +175,10 @@ def _can_be_larger(gpu: Function, bar: VramBar, largest: int, evidence: tuple[Ev
         "warning",
         (gpu.address,),
         f"BAR{bar.index} is {wording.size(bar.size_bytes)}, although the card offers up to {wording.size(largest)}",
-        "Resizable BAR is not in force, so the host and other GPUs reach the GPU's memory through a small window; "
-        "amdgpu allows no P2P to such a GPU.",
+        "Resizable BAR is not in force, so the host and other GPUs reach the GPU's memory through a small "
+        f"window{_NO_P2P if gpu.vendor == ATI else ''}.",
         evidence=evidence,
-        cost=Cost("host access to GPU memory in pieces, and no P2P to it on AMD"),
+        cost=Cost(f"host access to GPU memory in pieces{', and no P2P to it' if gpu.vendor == ATI else ''}"),
         remedies=("firmware-resizable-bar", "firmware-above-4g-decoding"),
         next='in the firmware, switch on "Above 4G Decoding" and "Resizable BAR" (Re-Size BAR, Smart Access Memory)',
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hostdoctor import wording
-from hostdoctor.bars import MissingBar, missing_bars, vram_bar
-from hostdoctor.facts.pci import Function
+from hostdoctor.bars import NOT_LISTED, MissingBar, missing_bars, unseen_everywhere, vram_bar
+from hostdoctor.facts.pci import ConfigFacts, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.view import View
@@ -26,10 +26,15 @@ def judge(view: View) -> Iterator[Finding]:
     for gpu in view.gpus:
         # A BAR the kernel could not place shows in config space alone.
         why = gpu.bars if isinstance(gpu.bars, Unknown) else gpu.config if vram_bar(gpu) is None else None
+        if isinstance(why, ConfigFacts) and not missing_bars(gpu) and not why.lost:
+            why = NOT_LISTED
         if isinstance(why, Unknown):
             wrong = True
             yield unjudged(ID, (gpu.address,), "BARs", why)
-    if not wrong:
+    unseen = unseen_everywhere(view.topology.functions.values())
+    if unseen and not wrong:
+        yield unjudged(ID, (), "BARs", unseen)
+    elif not wrong:
         yield Finding(ID, "ok", (), "every memory BAR that can be seen has an address")
 
 
@@ -39,7 +44,7 @@ def _missing(function: Function, missing: list[MissingBar], is_gpu: bool) -> Fin
     evidence = tuple(
         Evidence(bar.said_at, f"BAR{bar.index}: no address")
         if bar.said_at
-        else Evidence(function.source("resource"), f"line {bar.index + 1}: no address, although BAR{bar.index} is a memory BAR")
+        else Evidence(function.source("resource"), f"{_line(function, bar)}no address, although BAR{bar.index} is a memory BAR")
         for bar in missing
     )
     return Finding(
@@ -53,6 +58,11 @@ def _missing(function: Function, missing: list[MissingBar], is_gpu: bool) -> Fin
         remedies=("firmware-above-4g-decoding",),
         next='in the firmware, switch on "Above 4G Decoding" or enlarge the 64-bit MMIO window',
     )
+
+
+def _line(function: Function, bar: MissingBar) -> str:
+    """Where in the file `resource` it would stand."""
+    return f"line {bar.index + 1}: " if function.is_from_sysfs else ""
 
 
 def _size(bar: MissingBar) -> str:

@@ -46,11 +46,18 @@ def _told(view: View) -> Iterator[Finding]:
         if told is not None and gpu in told.gpus:
             continue
         finding = _judge_gpu(view, gpu)
-        worse = logged_one is not None and _ORDER[logged_one.outcome] < _ORDER[finding.outcome]
-        yield logged_one if worse and logged_one is not None else finding
+        # Of two failures the log's tells more: what failed, where tools only see that something did.
+        if logged_one is not None and (finding.outcome == logged_one.outcome == "failure" or _is_worse(logged_one, finding)):
+            yield logged_one
+        else:
+            yield finding
     yield from said.values()
     if not said and not any(gpu.vendor == NVIDIA for gpu in view.gpus):
         yield from _only_complaint(view)
+
+
+def _is_worse(one: Finding, other: Finding) -> bool:
+    return _ORDER[one.outcome] < _ORDER[other.outcome]
 
 
 def _only_complaint(view: View) -> Iterator[Finding]:
@@ -312,15 +319,16 @@ def _module(view: View, name: str) -> Module | None:
 def _for_guests(view: View, gpu: Function, driver: str) -> Finding:
     subject, evidence = (gpu.address,), (_bound(gpu, driver),)
     twins = [each for each in view.gpus if each.is_twin_of(gpu) and each.driver in _COMPUTE[gpu.vendor]]
-    if not twins or _handed_over(view, gpu):
+    asked = view.host.boot.command_line
+    if not twins or isinstance(asked, Unknown) or _handed_over(view, gpu):
         return Finding(ID, "info", subject, f"{driver} keeps it for guests", evidence=evidence)
     return Finding(
         ID,
         "warning",
         subject,
         f"{driver} keeps it for guests, while {wording.count(len(twins), 'GPU')} of its kind can compute on this host",
-        f"Nothing on the kernel command line asks for it. If no guest uses it, {wording.listed(t.address for t in twins)} "
-        "compute without it.",
+        f"Nothing on the kernel command line asks for it. If no guest uses it, it does nothing, and "
+        f"{wording.listed(t.address for t in twins)} must do without it.",
         "possible",
         (*evidence, *(_bound(twin, str(twin.driver)) for twin in twins[:2])),
         remedies=("load-driver",),
@@ -355,6 +363,8 @@ def _why_compute_is_wanted(view: View, gpu: Function) -> str:
         return ""
     if gpu.class_code >> 8 == _CONTROLLER_3D and all(product.vendor_class == "professional" for product in products):
         return f"{view.name(gpu)} has no outputs, so computing is all that it is for"
+    if gpu.vendor == NVIDIA and view.host.nvml_complaint and isinstance(view.host.nvml, Unknown):
+        return "Somebody asked NVIDIA's driver for it, which nvidia-smi does not find"
     others = [each.address for each in view.gpus if each.vendor == gpu.vendor and each.driver in _COMPUTE[gpu.vendor]]
     return f"{wording.listed(others)} of this host can compute" if others else ""
 

@@ -10,13 +10,12 @@ from hostdoctor import knowledge
 from hostdoctor.facts.bandwidth import HOST, Transfer, host_node
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, Outcome
-from hostdoctor.measured import HostMeasurements, Measured, best, shown, spread
+from hostdoctor.measured import MOST_OF_PCIE_GBS, HostMeasurements, Measured, best, shown, spread
 from hostdoctor.view import View
 
 ID = "host-bandwidth"
 
-# More than 32 GT/s x16 carries each way, and more than a link on the card's way could: not PCIe.
-_MOST_OF_PCIE_GBS = 64.0
+# More than a link on the card's way could: not PCIe.
 _FASTER_THAN_LINK = 1.1
 # Where nothing tells what the link gives, only a direction at less than half of the other is worth a word.
 _LOPSIDED = 0.5
@@ -90,7 +89,7 @@ def _verdict(view: View, measured: Measured, gpu: str, found: HostMeasurements) 
         return Verdict("not-measured", "unknown", title)
     measurements = _Gpu(found, near, measured.link(gpu))
     link_gbs = 0.0 if isinstance(measurements.link, Unknown) else measurements.link[0]
-    if max(measurements.figures) > max(_MOST_OF_PCIE_GBS, _FASTER_THAN_LINK * link_gbs):
+    if max(measurements.figures) > max(MOST_OF_PCIE_GBS, _FASTER_THAN_LINK * link_gbs):
         title = "host copies of {range}: more than PCIe carries, so over another link, which is not judged"
         return Verdict("fabric", "info", title, "", measurements.figures, measurements.evidence)
     if isinstance(measurements.link, Unknown):

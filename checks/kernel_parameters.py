@@ -8,9 +8,13 @@ import msgspec
 
 from hostdoctor import knowledge, logged, wording
 from hostdoctor.facts.boot_files import Parameter
-from hostdoctor.facts.host import Cpu
 from hostdoctor.facts.log import LogEvent
+<<<<<<< HEAD
+from hostdoctor.facts.pci import AMD, INTEL
+from hostdoctor.facts.unknown import Unknown, known
+=======
 from hostdoctor.facts.unknown import Unknown
+>>>>>>> break3
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.view import View
@@ -18,6 +22,9 @@ from hostdoctor.view import View
 ID = "kernel-parameters"
 
 _LINE = "/proc/cmdline"
+_HOST_BRIDGE = "0000:00:00.0"
+_MAKERS: Mapping[int, str] = {AMD: "amd", INTEL: "intel"}  # guests have Intel's, whatever their processor
+_HELP = "attach the whole output of dmesg, from the boot on"
 _TYPOGRAPHY = "“”„‘’–—\u00a0"  # what text programs make of quotes, hyphens and spaces
 
 _ON_WHAT = Unknown("which processor or kernel this is, is not in this evidence", "attach the output of lscpu and of uname -a")
@@ -40,6 +47,8 @@ def judge(view: View) -> Iterator[Finding]:
     found += [*_settings(given), *_given_twice(given), *_slips(boot.parameters)]
     found += [*_after_the_end(boot.init_arguments), *_typography(boot.parameters)]
     found += _by_the_kernel(view, found)
+    said = {subject for finding in found for subject in finding.subject}
+    found += _undecided(view, given, said)
     yield from found
     if not found and (undecided := tuple(_undecided(view, given))):
         yield unjudged(ID, undecided, f"effect of {wording.listed(undecided)}", _ON_WHAT)
@@ -68,6 +77,13 @@ def _meaning(parameter: Parameter, element: str) -> str:
 
 
 def _by_rule(view: View, given: list[Given]) -> Iterator[Finding]:
+    for rule, parameter, shown in _matching(given):
+        if _conditions_hold(view, rule):
+            yield _finding(rule, parameter, shown)
+
+
+def _matching(given: list[Given]) -> Iterator[tuple[knowledge.Rule, Parameter, str]]:
+    """Each rule that is about what is given, whatever the host is, with the parameter and what is shown of it."""
     on_line = {f"{parameter.key}={_meaning(parameter, element)}" for parameter, element in given}
     seen = set()
     for rule in knowledge.load_kernel_parameters().rule:
@@ -77,11 +93,60 @@ def _by_rule(view: View, given: list[Given]) -> Iterator[Finding]:
                 continue
             if not rule.matches(_meaning(parameter, element)):
                 continue
-            if set(rule.together_with) <= on_line and _conditions_hold(view, rule):
+            if set(rule.together_with) <= on_line:
                 seen.add((rule.id, shown))
-                yield _finding(rule, parameter, shown)
+                yield rule, parameter, shown
 
 
+<<<<<<< HEAD
+def _undecided(view: View, given: list[Given], said: set[str]) -> Iterator[Finding]:
+    """One finding for the parameters of which a rule would say something, were more known of the host."""
+    undecided: dict[str, str] = {}
+    for rule, _, shown in _matching(given):
+        if shown not in said and (missing := _what_is_unknown(view, rule)):
+            undecided.setdefault(shown, missing)
+    if undecided:
+        why = Unknown(f"{wording.listed(dict.fromkeys(undecided.values()))} is not in this evidence", _HELP)
+        yield unjudged(ID, tuple(undecided), wording.listed(undecided, 8), why)
+
+
+def _what_is_unknown(view: View, rule: knowledge.Rule) -> str:
+    """What a rule needs to know, where nothing that is known of the host speaks against it; else nothing."""
+    boot, cpu = view.host.boot, view.host.cpu
+    needed = (
+        (bool(rule.cpu_vendor), _vendor(view), "the processor"),
+        (bool(rule.cpu_family_min), cpu.family, "the processor"),
+        (bool(rule.release_has or rule.release_lacks), boot.release, "the kernel's release"),
+        (bool(rule.true_in or rule.false_in), boot.version, "the kernel's release"),
+    )
+    missing = next((name for is_needed, value, name in needed if is_needed and isinstance(value, Unknown)), "")
+    return missing if missing and _conditions_hold(view, rule, of_unknown=True) else ""
+
+
+def _conditions_hold(view: View, rule: knowledge.Rule, *, of_unknown: bool = False) -> bool:
+    """Whether a rule's conditions on the host hold; one that is not known counts as `of_unknown` says."""
+    boot, cpu = view.host.boot, view.host.cpu
+    release = known(boot.release, "")
+    vendor = _vendor(view)
+    if rule.cpu_vendor and rule.cpu_vendor != vendor and not (of_unknown and isinstance(vendor, Unknown)):
+        return False
+    if rule.cpu_family_min and known(cpu.family, 255 if of_unknown else 0) < rule.cpu_family_min:
+        return False
+    if (rule.release_has or rule.release_lacks) and not release:
+        return of_unknown
+    if rule.release_has and not any(text in release for text in rule.release_has):
+        return False
+    if any(text in release for text in rule.release_lacks):
+        return False
+    if rule.gpu_ids and not any(gpu.id in rule.gpu_ids for gpu in view.gpus):
+        return False
+    if not rule.true_in and not rule.false_in:
+        return True
+    version = boot.version
+    if isinstance(version, Unknown):
+        return of_unknown
+    return rule.holds_in((version.major, version.minor)) is True
+=======
 def _conditions_hold(view: View, rule: knowledge.Rule) -> bool:
     """Whether a rule's conditions on the host hold; one that is not known does not."""
     return all(_conditions(view, rule))
@@ -125,10 +190,18 @@ def _undecided(view: View, given: list[Given]) -> Iterator[str]:
 
 def _is_open(conditions: list[bool | None]) -> bool:
     return None in conditions and False not in conditions
+>>>>>>> break3
 
 
-def _vendor(cpu: Cpu) -> str:
-    return "amd" if cpu.is_amd else "intel" if cpu.is_intel else ""
+def _vendor(view: View) -> str | Unknown:
+    """Who made the processor: "amd", "intel", or empty for others; its host bridge tells where the processor does not."""
+    cpu = view.host.cpu
+    if not isinstance(cpu.vendor, Unknown):
+        return "amd" if cpu.is_amd else "intel" if cpu.is_intel else ""
+    bridge = view.topology.functions.get(_HOST_BRIDGE)
+    if bridge is None or bridge.class_code >> 8 != 0x0600 or view.host.environment.is_guest:
+        return cpu.vendor
+    return _MAKERS.get(bridge.vendor, cpu.vendor)
 
 
 def _finding(rule: knowledge.Rule, parameter: Parameter, shown: str) -> Finding:
@@ -172,7 +245,7 @@ def _unknown_values(view: View, given: list[Given]) -> Iterator[Finding]:
     tables = knowledge.load_kernel_parameters()
     for parameter, element in given:
         described = tables.by_name.get(parameter.key)
-        if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view.host.cpu)):
+        if described is None or not element or (described.cpu_vendor and described.cpu_vendor != _vendor(view)):
             continue
         if any(
             rule.parameter == parameter.key and rule.matches(element) and _conditions_hold(view, rule) for rule in tables.rule

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hostdoctor import logged, wording
+from hostdoctor import drivers, logged, wording
 from hostdoctor.errors import NOT_OF_THE_LINK, counted_meanwhile, of_the_link, watched_s
-from hostdoctor.facts.driver import ErrorCounters
+from hostdoctor.facts.driver import ErrorCounters, NvmlGpu
 from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import ASLEEP, Unknown, known
@@ -43,6 +43,8 @@ def judge(view: View) -> Iterator[Finding]:
         counted = found.get(address)
         if counted is None or _ORDER[finding.outcome] < _ORDER[counted.outcome]:
             found[address] = finding
+    for finding in _by_the_driver(view):
+        found.setdefault(finding.subject[0], finding)
     yield from found.values()
     if isinstance(counters, Unknown):
         yield from _without_any_counters(view, counters, found)
@@ -72,6 +74,27 @@ def _by_counters(view: View, counters: Mapping[str, ErrorCounters]) -> dict[str,
         if finding is not None:
             found[address] = finding
     return found
+
+
+def _by_the_driver(view: View) -> Iterator[Finding]:
+    """Replays that the GPUs' own drivers have counted."""
+    for gpu in view.gpus:
+        told = drivers.nvml_gpu(view.host, gpu) or drivers.amd_smi_gpu(view.host, gpu)
+        replays = known(told.replay_count, 0) if told else 0
+        if replays < _REPEATED:
+            continue
+        source = (told.origin if isinstance(told, NvmlGpu) else "") or "AMD SMI"
+        yield Finding(
+            ID,
+            "warning",
+            (gpu.address,),
+            f"the driver has counted {replays:,} replays at the link of {gpu.address}",
+            "Links correct errors by sending again; so many hint at a poor contact, riser or cable.",
+            "possible",
+            (Evidence(source, f"{replays:,} replays"),),
+            remedies=("reseat-or-move-card",),
+            next="look again under load; if the count rises, reseat the card and its riser",
+        )
 
 
 def _by_the_log(view: View) -> dict[str, Finding]:
@@ -294,8 +317,8 @@ CHECK = Check(
     id=ID,
     subject="port or function",
     summary="GPUs, the ports above them, network cards and NVMe drives have counted no errors.",
-    looks_at="The kernel's AER counters since boot (aer_dev_fatal, aer_dev_nonfatal, aer_dev_correctable), amdgpu's count of "
-    "replays, how they rise while links are watched (scan --samples), and what the kernel's log says of errors.",
+    looks_at="The kernel's AER counters since boot (aer_dev_fatal, aer_dev_nonfatal, aer_dev_correctable), the drivers' counts "
+    "of replays, how they rise while links are watched (scan --samples), and what the kernel's log says of errors.",
     why="Errors show a poor riser, contact or signal long before a link falls back or a device is lost.",
     decides="A failure for any uncorrectable error, and for a storm while watching: "
     f"{_STORM_PER_S} corrected errors a second or more (the specification's one wrong bit in 10^12 gives one in two seconds "

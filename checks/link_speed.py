@@ -9,7 +9,7 @@ from hostdoctor import drivers
 from hostdoctor.boot_links import slot_at_boot
 from hostdoctor.facts.host import BootLink, Host
 from hostdoctor.facts.pci import NVIDIA, GpuFacts
-from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
 from hostdoctor.topology import Card, Segment, link_of
 from hostdoctor.view import View
@@ -58,6 +58,8 @@ def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
     possible = own if isinstance(both, Unknown) else both
     if isinstance(possible, Unknown):
         return unjudged(ID, subject, "link speed", possible, evidence)
+    if told and (busy := known(told.busy_percent, 0)) >= drivers.BUSY_PERCENT and not drivers.held_down(host, card.gpu):
+        return _slow_by_driver(card, link, speed, possible, busy)
     idle = drivers.activity(host, card.gpu)
     was = "was" if idle.state == "at-rest" else "may have been"
     return Finding(
@@ -68,6 +70,22 @@ def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
         f"{idle.sentence}GPUs lower the speed of an idle link and raise it under load, so a reading at rest proves nothing.",
         evidence=(*evidence, *idle.evidence),
         help="run nvidia-smi -q again while the GPU works, and sudo lspci -vvv for the port above it",
+    )
+
+
+def _slow_by_driver(card: Card, link: drivers.DriverLink, speed: float, possible: float, busy: int) -> Finding:
+    """Load and link are of one output, so of one moment."""
+    return Finding(
+        ID,
+        "failure",
+        (card.gpu.address,),
+        f"the link ran at {speed:g} GT/s under load, although card and system can do {possible:g} by the driver",
+        f"The GPU was {busy} % busy. So this is no power saving: a riser or cable too poor for the speed, a slot set to a "
+        "lower generation in the firmware, or a link that fell back after errors.",
+        "likely",
+        (link.speed_evidence, Evidence(link.source, f"{busy} % busy")),
+        remedies=("reseat-or-move-card", "firmware-slot-full-speed"),
+        next="look for the slot's speed setting in the firmware, then try the card without its riser or in another slot",
     )
 
 

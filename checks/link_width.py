@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hostdoctor import drivers, knowledge
@@ -16,6 +17,10 @@ ID = "link-width"
 
 # Portable, laptop, notebook, sub notebook, tablet, convertible, detachable (SMBIOS specification 3.6, 7.4.1).
 _PORTABLE = ("8", "9", "10", "14", "30", "31", "32")
+
+# Mobile products, and NVIDIA's chips for them: "GA104M [GeForce RTX 3080 Mobile / Max-Q 8GB/16GB]", "TU106GLM [Quadro ...]".
+# A name that lists products of both kinds, as some of AMD's do, tells nothing.
+_MOBILE = re.compile(r"\b(?:Mobile|Max-Q|Laptop GPU)\b|^[A-Z]{2}\d{3}(?:GL)?M\b")
 
 
 def judge(view: View) -> Iterator[Finding]:
@@ -43,7 +48,7 @@ def _judge_card(host: Host, card: Card) -> Finding:
         return unjudged(ID, subject, "link width", possible if isinstance(possible, Unknown) else NOT_CAPTURED, evidence)
     if width >= possible:
         return Finding(ID, "ok", subject, f"x{width}, all that card and slot can do", evidence=evidence)
-    if host.firmware.chassis_type in _PORTABLE:
+    if built_in := _soldered(host, card):
         title = (
             f"the link runs x{width}, although card and port say x{possible}: in a portable computer that is how it is built"
         )
@@ -55,9 +60,17 @@ def _judge_card(host: Host, card: Card) -> Finding:
             title,
             why,
             "likely",
-            (*evidence, Evidence("/sys/class/dmi/id/chassis_type", str(host.firmware.chassis_type))),
+            (*evidence, built_in),
         )
     return _failure(card, slot, width, possible, other)
+
+
+def _soldered(host: Host, card: Card) -> Evidence | None:
+    """What shows that the GPU is a chip of a portable computer: the chassis, or a name that only such chips bear."""
+    chassis, gpu = host.firmware.chassis_type, card.gpu
+    if chassis in _PORTABLE:
+        return Evidence("/sys/class/dmi/id/chassis_type", str(chassis))
+    return Evidence(gpu.origin, gpu.name) if isinstance(chassis, Unknown) and _MOBILE.search(gpu.name) else None
 
 
 def _by_driver(host: Host, card: Card, why: Unknown) -> Finding:
@@ -134,7 +147,8 @@ CHECK = Check(
     why="Every copy between host and card, and between cards, passes this link; half the lanes are half the bandwidth.",
     decides="A failure where fewer lanes are trained than both card and port can do, at any power state: width does not "
     "follow the load. A card with fewer lanes wired than its register says is measured by what is wired; "
-    "in a portable computer fewer lanes than said are info, since the chip is soldered in. Unknown where "
+    "in a portable computer, or where the GPU's name is that of a chip for one, fewer lanes than said are info, since the "
+    "chip is soldered in. Unknown where "
     "the port is not in the evidence (a card that runs all its own lanes is in order without it) or the card is asleep.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 
 from hostdoctor import wording
 from hostdoctor.facts.pci import Function
@@ -24,7 +24,7 @@ def judge(view: View) -> Iterator[Finding]:
 
 
 def _judge_gpus(view: View) -> Iterator[Finding]:
-    nodes = view.host.numa.nodes
+    nodes = _nodes(view)
     subject = tuple(gpu.address for gpu in view.gpus)
     if isinstance(nodes, Unknown):
         yield unjudged(ID, subject, "memory nodes of the GPUs", nodes)
@@ -53,6 +53,15 @@ def _judge_gpus(view: View) -> Iterator[Finding]:
         yield _spread(subject, places, evidence)
     else:
         yield Finding(ID, "ok", subject, f"all GPUs sit at memory node {next(iter(places))}", evidence=evidence)
+
+
+def _nodes(view: View) -> Sized | Unknown:
+    """The host's memory nodes: where it does not list them itself, those of its functions, if these are more than one."""
+    nodes = view.host.numa.nodes
+    if not isinstance(nodes, Unknown):
+        return nodes
+    seen = {each.numa_node for each in view.topology.functions.values() if not isinstance(each.numa_node, Unknown)}
+    return seen if len(seen) > 1 else nodes
 
 
 def _text(node: int | Unknown) -> str:

@@ -10,9 +10,19 @@ from hostdoctor import knowledge, p2p
 from hostdoctor.facts.bandwidth import Transfer
 from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Kfd
-from hostdoctor.facts.pci import Acs, Function
+from hostdoctor.facts.pci import ATI, Acs, Function
 from hostdoctor.findings import Check, Confidence, Cost, Evidence, Finding, Outcome
-from hostdoctor.measured import Expectation, Fabric, Measured, PairMeasurements, least, rate, shown, spread
+from hostdoctor.measured import (
+    MOST_OF_PCIE_GBS,
+    Expectation,
+    Fabric,
+    Measured,
+    PairMeasurements,
+    least,
+    rate,
+    shown,
+    spread,
+)
 from hostdoctor.p2p import Prediction, products_of
 from hostdoctor.view import View
 
@@ -27,6 +37,7 @@ _OUTLIER = 0.25
 _ALIKE = 0.75
 _OUTLIER_AMONG = 3
 _FASTER_THAN_LINK = 1.1
+_STALLED_US = 1000.0  # a hundred times what a staged copy takes
 _NVLINK_THERE = 0  # NVML_P2P_STATUS_OK of the NVLink capability
 # A sentence, its evidence, and the remedy or nothing.
 _Reason = tuple[str, tuple[Evidence, ...], str]
@@ -76,6 +87,13 @@ class _Pair(msgspec.Struct):
     def main(self) -> Transfer:
         """The figure the verdict is about; only of a pair that was measured."""
         return self.one_way or self.both_ways or self.found.one_way[0]
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether anything tells that the pair may copy directly; AMD's tools measure no other pairs."""
+        gpu = self.measured.gpu(self.accessor)
+        by_amd = gpu is not None and gpu.vendor == ATI
+        return by_amd or any(each.peer_access for each in (*self.found.one_way, *self.found.both_ways))
 
     @property
     def figure(self) -> float:
@@ -163,7 +181,13 @@ def _pair(view: View, ends: tuple[str, str], prediction: Prediction | None) -> _
 
 
 def _verdict(pair: _Pair, outliers: dict[str, Verdict]) -> Verdict:
-    return _slower_than_staged(pair) or _over_fabric(pair) or _over_pcie(pair, outliers)
+    return (
+        _maybe_staged(pair)
+        or _slower_than_staged(pair)
+        or _stalled(pair)
+        or _over_fabric(pair)
+        or _without_fault(pair, _over_pcie(pair, outliers))
+    )
 
 
 def _staged_evidence(found: PairMeasurements) -> tuple[Evidence, ...]:
@@ -174,15 +198,48 @@ def _staged_evidence(found: PairMeasurements) -> tuple[Evidence, ...]:
 # --- against the control arm ------------------------------------------------------------------------------------------
 
 
+def _maybe_staged(pair: _Pair) -> Verdict | None:
+    """Copies that are as fast without peer access, of a pair of which the paste does not tell whether it has any."""
+    shares = [each for each in _against_staged(pair) if each is not None]
+    signs = knowledge.load_staging_signs()
+    latency = min((each.latency_us for each in pair.found.latency if each.latency_us), default=signs["latency_us"].staged)
+    alike = bool(shares) and all(_FAR_SLOWER <= share < signs["gain"].direct for share in shares)
+    if pair.is_granted or not alike or not signs["latency_us"].direct < latency < _STALLED_US:
+        return None
+    return Verdict(
+        f"maybe-staged-{pair.unit}",
+        "info",
+        f"{{range}} {pair.unit}, as without peer access; whether any is granted is not in this paste",
+        "It looks like this where the driver grants none, so that both parts of the test stage their copies.",
+        pair.figure,
+        pair.evidence(),
+        next="attach the output from its first line on, or nvidia-smi topo -p2p r",
+    )
+
+
+def _without_fault(pair: _Pair, verdict: Verdict) -> Verdict:
+    """A rate below the link's is no fault of a pair that by design has no direct copies, where nothing says that it has."""
+    decisive = pair.prediction.decisive if pair.prediction else None
+    refused = decisive is not None and decisive.state == "fails" and decisive.by_design
+    if pair.is_granted or not refused or not verdict.kind.startswith("below-"):
+        return verdict
+    title = (
+        f"{{range}} {pair.unit}; whether these copies were direct is not in this paste, and by p2p-pair none are to be expected"
+    )
+    return msgspec.structs.replace(
+        verdict, kind=f"not-expected-{pair.unit}", outcome="info", title=title, cost=None, remedies=(), next=""
+    )
+
+
 def _slower_than_staged(pair: _Pair) -> Verdict | None:
     """Direct copies that lose to staged ones, which is wrong whatever the links can do."""
     one, both = _against_staged(pair)
     if one is None and both is None:
         return None
     if both is not None and both >= knowledge.load_staging_signs()["gain"].direct:
-        if one is None or one >= _SCATTER:
+        if one is None or one >= _SCATTER or _lopsided(pair, pair.expected):
             return None
-        title = "one way, direct copies are a little slower than staged ones ({range}); both ways together they win"
+        title = "one way, direct copies are slower than staged ones ({range}); both ways together they win"
         return Verdict("slower-one-way", "info", title, "", pair.figure, pair.evidence())
     loss = min(each for each in (one, both) if each is not None)
     if loss >= _SCATTER:
@@ -190,18 +247,39 @@ def _slower_than_staged(pair: _Pair) -> Verdict | None:
     staged = least(pair.found.staged_one_way if one is not None and one == loss else pair.found.staged_both_ways)
     have = least(pair.found.one_way if one is not None and one == loss else pair.found.both_ways)
     cost = _cost(rate(have) or 0.0, rate(staged) or 0.0, "that copies through host memory reach")
+    reasons = list(_reasons(pair))
+    explained = "".join(f" {text}" for text, _, _ in reasons)
     return Verdict(
         "slower-than-staged",
         "failure" if loss < _FAR_SLOWER else "warning",
         "with peer access copies are slower than without: {range}",
         f"The same run without peer access, staged through host memory, was faster ({rate(staged):.1f} GB/s): the direct way "
-        f"is held up somewhere.{_prediction_text(pair.prediction)}",
+        f"is held up somewhere.{explained}{_prediction_text(pair.prediction)}",
         rate(have),
-        pair.evidence(),
+        tuple(dict.fromkeys((*pair.evidence(), *(each for _, found, _ in reasons for each in found)))),
         "certain",
         cost,
-        ("find-what-slows-p2p",),
+        tuple(dict.fromkeys(("find-what-slows-p2p", *(remedy for _, _, remedy in reasons if remedy)))),
         "look at ACS redirect, IOMMU mode and the links of both cards; until then keep P2P off (NCCL_P2P_DISABLE=1)",
+    )
+
+
+def _stalled(pair: _Pair) -> Verdict | None:
+    """Small copies that take milliseconds: no way between two GPUs is that long, so something holds each of them up."""
+    latency = min((each.latency_us for each in pair.found.latency if each.latency_us), default=0.0)
+    if latency < _STALLED_US:
+        return None
+    return Verdict(
+        "stalled",
+        "warning",
+        "with peer access a copy of a few bytes takes milliseconds, where it should take microseconds",
+        "Direct copies take 1 to 5 us and staged ones 11 to 21, so what is written to the peer does not arrive in order or at "
+        f"once.{_prediction_text(pair.prediction)}",
+        pair.figure,
+        pair.evidence(),
+        "likely",
+        remedies=("find-what-slows-p2p",),
+        next="look at ACS redirect and IOMMU mode, and compare data (simpleP2P); until then keep P2P off (NCCL_P2P_DISABLE=1)",
     )
 
 
@@ -235,21 +313,24 @@ def _fabric(view: View, ends: tuple[str, str], prediction: Prediction | None) ->
 
 
 def _over_fabric(pair: _Pair) -> Verdict | None:
-    """The verdict on a pair that something other than PCIe joins; None for PCIe."""
-    link_gbs = pair.expected.raw_gbs if pair.expected else None
-    over_pcie = link_gbs is None or (rate(pair.one_way) or (rate(pair.both_ways) or 0.0) / 2) <= _FASTER_THAN_LINK * link_gbs
+    """The verdict on a pair that something other than PCIe joins; None for PCIe.
+
+    Host copies show what a link gives at least, never that it could not give more: they may be of another node, or by a
+    processor's threads.
+    """
+    expected = pair.expected
+    most_gbs = MOST_OF_PCIE_GBS if expected is None or expected.by_host_copies else _FASTER_THAN_LINK * expected.raw_gbs
+    over_pcie = _rate_one_way(pair) <= most_gbs
     if pair.fabric == "pcie" and over_pcie:
         return None
     if pair.fabric == "unknown" and over_pcie:
         title = "{range} " + pair.unit + "; whether XGMI or PCIe joins them is not known, so it is not judged"
-        return Verdict("fabric-unknown", "info", title, "", pair.figure, pair.evidence())
+        return Verdict(f"fabric-unknown-{pair.unit}", "info", title, "", pair.figure, pair.evidence())
     floor = _fabric_floor(pair)
     if floor is None or pair.one_way is None:
-        name = {"xgmi": "over XGMI", "nvlink": "over NVLink"}.get(
-            pair.fabric, "more than the PCIe link carries, so over a fabric"
-        )
+        name = {"xgmi": "over XGMI", "nvlink": "over NVLink"}.get(pair.fabric, "more than PCIe carries, so over a fabric")
         title = f"{{range}} {pair.unit}, {name}; what it should give is not known here"
-        return Verdict(f"fabric-{pair.fabric}", "info", title, "", pair.figure, pair.evidence())
+        return Verdict(f"fabric-{name}-{pair.unit}", "info", title, "", pair.figure, pair.evidence())
     ok, failure, text = floor
     evidence = (*pair.evidence(), *((Evidence("hostdoctor knowledge bandwidth", text)),))
     if pair.figure >= ok:
@@ -283,6 +364,11 @@ def _fabric_floor(pair: _Pair) -> tuple[float, float, str] | None:
     return _NVLINK_OK * links * each, _NVLINK_FAILURE * links * each, text
 
 
+def _rate_one_way(pair: _Pair) -> float:
+    """What was measured one way, else half of both ways together."""
+    return rate(pair.one_way) or (rate(pair.both_ways) or 0.0) / 2
+
+
 def _direct_xgmi(pair: _Pair) -> bool:
     """Whether KFD publishes a link of type XGMI between the two; GPUs of one hive need not have one."""
     kfd = pair.view.host.kfd
@@ -309,12 +395,19 @@ def _nvlinks(pair: _Pair) -> int | None:
 
 
 def _over_pcie(pair: _Pair, outliers: dict[str, Verdict]) -> Verdict:
-    if pair.expected is None:
-        outlier = outliers.get(pair.accessor) or outliers.get(pair.owner)
-        if outlier is not None:
-            return msgspec.structs.replace(outlier, figure=pair.figure, evidence=(*pair.evidence(), *outlier.evidence))
-        return _lopsided(pair, None) or _unjudged(pair)
-    return _against_link(pair, pair.expected)
+    outlier = outliers.get(pair.accessor) or outliers.get(pair.owner)
+    if outlier is not None:
+        outlier = msgspec.structs.replace(outlier, figure=pair.figure, evidence=(*pair.evidence(), *outlier.evidence))
+    if pair.expected is None or _tells_nothing(pair, pair.expected):
+        return outlier or _lopsided(pair, None) or _unjudged(pair)
+    verdict = _against_link(pair, pair.expected)
+    # Where the GPU's host copies are as slow, its link is: those of the others show that this is not the rule here.
+    return outlier if outlier and pair.expected.by_host_copies and verdict.outcome == "ok" else verdict
+
+
+def _tells_nothing(pair: _Pair, expected: Expectation) -> bool:
+    """Whether host copies show nothing of the link, since they are slower than what they should tell of."""
+    return expected.by_host_copies and _rate_one_way(pair) > _FASTER_THAN_LINK * expected.raw_gbs
 
 
 def _against_link(pair: _Pair, expected: Expectation) -> Verdict:
@@ -492,22 +585,30 @@ def _outliers(measured: Measured) -> dict[str, Verdict]:
             if (each := least(found.both_ways if both_ways else found.one_way)) and each.gbs is not None
         }
         if rates:
-            return _slow_ones(measured, rates)
+            return _slow_ones(measured, rates, MOST_OF_PCIE_GBS * (2 if both_ways else 1))
     return {}
 
 
-def _slow_ones(measured: Measured, rates: dict[tuple[str, str], float]) -> dict[str, Verdict]:
+def _slow_ones(measured: Measured, rates: dict[tuple[str, str], float], most_of_pcie_gbs: float) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
-    gpus = list(dict.fromkeys(end for ends in rates for end in ends))
+    gpus = list(dict.fromkeys(end for ends in measured.pairs for end in ends))
     middle = sorted(rates.values())[len(rates) // 2]
-    slow = [gpu for gpu in gpus if all(value <= _OUTLIER * middle for ends, value in rates.items() if gpu in ends)]
+    slow = [gpu for gpu in gpus if _is_slow_with_all(gpu, gpus, rates, _OUTLIER * middle)]
     others = [value for ends, value in rates.items() if not set(ends) & set(slow)]
     names = {measured.names.get(gpu, "") for gpu in gpus}
     if len(gpus) - len(slow) < _OUTLIER_AMONG or len(names) > 1 or not others or min(others) < _ALIKE * middle:
         return found
+    if min(others) > most_of_pcie_gbs:
+        return found  # a fabric joins the others, and this one is not part of it
     for gpu in slow:
         found[gpu] = _slow_gpu(measured, gpu, others, [gpu for gpu in gpus if gpu not in slow])
     return found
+
+
+def _is_slow_with_all(gpu: str, gpus: list[str], rates: dict[tuple[str, str], float], most_gbs: float) -> bool:
+    """Whether a GPU was measured with every other one, which a cut table may not tell, and is that slow with all."""
+    own = {ends: value for ends, value in rates.items() if gpu in ends}
+    return {end for ends in own for end in ends} == set(gpus) and max(own.values()) <= most_gbs
 
 
 def _slow_gpu(measured: Measured, gpu: str, others: list[float], fast: list[str]) -> Verdict:
@@ -546,7 +647,8 @@ CHECK = Check(
     decides="Against the narrowest link on the way under load: a failure below 45 %, a warning below 60 % (75 % below a common "
     "switch), less on processors that forward less; a warning also where both ways together give no more than staged copies "
     "do. Slower than without peer access: a warning, far slower: a failure. Without a known link, the host copies of the same "
-    "run count; without those a GPU far slower than all others, or a direction much slower than the other, is a warning, and "
+    "run count; a GPU far slower than all others, a direction much slower than the other, and small copies that take "
+    "milliseconds are warnings, and "
     "anything else info. Info over XGMI without a direct link. No rate is given where data arrived wrong.",
     sources=(
         "hostdoctor/knowledge/bandwidth.toml: shares, limits and signs, each with its source",

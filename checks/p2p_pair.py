@@ -80,8 +80,20 @@ def _judge_pair(pair: Prediction, cards: dict[str, Card]) -> Finding:
         )
     if decisive.state == "unknown":
         title = f"P2P cannot be predicted: {decisive.text}"
-        return Finding(ID, "unknown", subject, title, evidence=decisive.evidence, remedies=decisive.remedies)
+        explanation, seen = _drivers_word(pair, decisive)
+        evidence = tuple(dict.fromkeys((*decisive.evidence, *seen)))
+        return Finding(ID, "unknown", subject, title, explanation, evidence=evidence, remedies=decisive.remedies)
     return _refused(pair, decisive, subject, cards)
+
+
+def _drivers_word(pair: Prediction, decisive: Condition) -> tuple[str, tuple[Evidence, ...]]:
+    """What the driver says of a pair about which something else is open; empty where it says nothing."""
+    nvml = next((each for each in pair.conditions if each.name == "nvml" and each is not decisive), None)
+    if nvml is not None:
+        return f"{nvml.text}. That is its word, and no measurement.", nvml.evidence
+    if pair.driver_says:
+        return "The driver grants access. That is its word, and no measurement.", pair.driver_evidence
+    return "", ()
 
 
 def _refused(pair: Prediction, decisive: Condition, subject: tuple[str, str], cards: dict[str, Card]) -> Finding:

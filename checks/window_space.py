@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hostdoctor import wording
-from hostdoctor.bars import may_be_high, missing_bars, vram_bar_of
+from hostdoctor.bars import may_be_high, missing_bars, unseen_everywhere, vram_bar_of
 from hostdoctor.facts.host import Aperture
 from hostdoctor.facts.pci import Function, GpuFacts, RefusedWindow
 from hostdoctor.facts.unknown import Unknown, known
@@ -78,7 +78,10 @@ def judge(view: View) -> Iterator[Finding]:
             yield unjudged(ID, (function.address,), f"space for {function.address}", found)
         else:
             wants += found
-    if not wants and not unseen:
+    nothing_seen = unseen_everywhere(view.topology.functions.values())
+    if nothing_seen and not unseen:
+        yield unjudged(ID, (), "space for BARs", nothing_seen)
+    elif not wants and not unseen:
         yield Finding(ID, "ok", (), "what lies below each bridge has its space")
     for root in dict.fromkeys(known(want.function.root, "") for want in wants):
         yield from _judge_root(view, root, wants)

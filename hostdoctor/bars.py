@@ -6,6 +6,8 @@ for it; PCI Local Bus Specification 3.0, 6.2.5.1, for the bits that show such a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from hostdoctor import knowledge
@@ -14,10 +16,19 @@ from hostdoctor.facts.unknown import Unknown
 
 _MEM_64BIT, _PREFETCHABLE, _IO = 0x4, 0x8, 0x1
 _LEGACY_BYTES = 256 << 20
+# The least that a resizable memory BAR of a GPU offers, and what GPUs before them have at least: lspci -v numbers no BARs,
+# and what it lists first of an AMD GPU whose memory BAR has no address is the one for doorbells.
+_SMALLEST_BYTES = 64 << 20
 
 # Classes of devices with a driver that needs its BARs. Parts of processors (0x08, 0x11 and others) are left out: some
 # hold registers where BARs should be, and the kernel ignores these on purpose (drivers/pci/quirks.c non_compliant_bars).
 _DEVICE_CLASSES = (0x01, 0x02, 0x03, 0x0C, 0x12)
+
+
+NOT_LISTED = Unknown(
+    "its memory BAR is not among those that are listed",
+    "attach the output of sudo lspci -vvv and dmesg: one without an address is left out in some places",
+)
 
 
 class MissingBar(msgspec.Struct, frozen=True):
@@ -46,6 +57,16 @@ def missing_bars(function: Function) -> list[MissingBar]:
     if isinstance(config, Unknown) or config.lost or function.base_class not in _DEVICE_CLASSES:
         return found
     return found + [bar for bar in _hidden(function, config) if bar.index not in listed]
+
+
+def unseen_everywhere(functions: Iterable[Function]) -> Unknown | None:
+    """Why nothing can be said of any function's BARs; None where some function's are known, or there is no function."""
+    reasons = [function.bars for function in functions]
+    return (
+        reasons[0]
+        if reasons and isinstance(reasons[0], Unknown) and all(isinstance(each, Unknown) for each in reasons)
+        else None
+    )
 
 
 def may_be_high(function: Function, bar: MissingBar) -> bool:
@@ -87,7 +108,8 @@ def vram_bar(gpu: Function) -> Bar | Unknown | None:
     if isinstance(gpu.bars, Unknown):
         return gpu.bars
     indices = {ATI: (0,), NVIDIA: (1, 2)}.get(gpu.vendor, (2,))
-    return next((bar for bar in gpu.bars if bar.index in indices and bar.kind == "mem"), None)
+    bars = (bar for bar in gpu.bars if bar.index in indices and bar.kind == "mem")
+    return next((bar for bar in bars if not bar.assigned or bar.size_bytes >= _SMALLEST_BYTES), None)
 
 
 class VramBar(msgspec.Struct, frozen=True):
@@ -139,8 +161,12 @@ def vram_bar_of(gpu: Function, facts: GpuFacts) -> VramBar | Unknown:
     bar = vram_bar(gpu)
     if isinstance(bar, Unknown):
         return _by_visible_memory(gpu, facts) or bar
+    if bar is None and not missing_bars(gpu):
+        return NOT_LISTED
     if bar is None or not bar.assigned:
         return Unknown("its memory BAR has no address")
+    if bar.said_at and (told := _by_visible_memory(gpu, facts)) and told.size_bytes > bar.size_bytes:
+        return told  # the driver has the last word in a log: it enlarged the BAR
     exact = not isinstance(facts.vram_bytes, Unknown) and facts.vram_bytes > 0
     vram: tuple[int, int] | Unknown
     if not isinstance(facts.vram_bytes, Unknown) and exact:

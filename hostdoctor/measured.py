@@ -20,13 +20,15 @@ from hostdoctor.facts.bandwidth import Transfer, Verification, is_host
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
-from hostdoctor.topology import Card, Segment, to_root_gbs
+from hostdoctor.topology import TUNNEL, Card, Segment, to_root_gbs
 
 if TYPE_CHECKING:
     from hostdoctor.view import View
 
 # What a processor is planned to forward is met with some tolerance, and half of it is far below.
 _LIMIT_TOLERANCE, _LIMIT_FAILURE = 0.85, 0.5
+# More than 32 GT/s x16 carries each way.
+MOST_OF_PCIE_GBS = 64.0
 # The rate of 8 GT/s x16: links of later generations belong to processors that have no limit below theirs.
 _OLD_LINK_GBS = 15.8
 
@@ -126,6 +128,7 @@ def rate(transfer: Transfer | None) -> float | None:
 def shown(transfer: Transfer, label: str = "") -> Evidence:
     """A measurement as evidence."""
     what = f"{transfer.latency_us:g} us" if transfer.latency_us is not None else f"{known_rate(transfer)} GB/s"
+    what += f" (printed: {transfer.printed})" if transfer.printed else ""
     both = " both ways together" if transfer.both_ways else ""
     ends = f"{transfer.origin} to {transfer.target}"
     return Evidence(transfer.source, f"{ends}: {what}{both}{f' ({label})' if label else ''}")
@@ -231,7 +234,7 @@ class Measured:
             return Unknown("the card sits at the chipset, whose link is shared and not described")
         raw = card.slot if isinstance(card.slot, Unknown) else to_root_gbs(card)
         if isinstance(raw, Unknown):
-            return self._link_at_boot(card) or raw
+            return raw if raw is TUNNEL else self._link_at_boot(card) or raw
         narrowest = min(card.segments, key=lambda each: known(each.loaded_gbs, 0.0))
         return raw, _link_evidence(narrowest, raw)
 

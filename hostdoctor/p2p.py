@@ -20,7 +20,7 @@ from hostdoctor import knowledge
 from hostdoctor.bars import missing_bars, vram_bar
 from hostdoctor.drivers import nvml_gpu, nvml_p2p
 from hostdoctor.facts.driver import PairWord
-from hostdoctor.facts.host import Host, KernelVersion, Kfd
+from hostdoctor.facts.host import Host, KernelVersion, Kfd, Module
 from hostdoctor.facts.pci import ATI, INTEL, NVIDIA, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
@@ -36,6 +36,8 @@ REMAP_SINCE = KernelVersion(6, 12)
 XGMI = 11
 # Reserved by AMD's IOMMU for HyperTransport (drivers/iommu/amd/amd_iommu_types.h HT_RANGE_START, HT_RANGE_END).
 HT_HOLE_START, HT_HOLE_END = 0xFD00000000, 0xFFFFFFFFFF
+_BUILT_WITH = ("PCI_P2PDMA", "HSA_AMD_P2P")  # the second depends on the first
+_OFF = ("0", "n", "no", "off", "false", "f")  # lib/kstrtox.c kstrtobool
 _P2P_DRIVERS = {ATI: "amdgpu", NVIDIA: "nvidia"}
 TRANSLATED = ("DMA", "DMA-FQ")
 _DRIVER_DECIDES = ("same-chip", "policy", "root-complex")  # conditions that NVIDIA's driver checks by itself
@@ -255,7 +257,7 @@ def _amdgpu_bound(accessor: Function, owner: Function) -> Condition:
     if other is None:
         return Condition("driver", "holds", "amdgpu drives both")
     if isinstance(other.driver, Unknown):
-        return Condition("driver", "unknown", f"which driver {other.address} has is {other.driver.reason}")
+        return Condition("driver", "unknown", f"which driver {other.address} has is not known: {other.driver.reason}")
     evidence = (Evidence(other.source("driver"), other.driver or "none"),)
     text = f"{other.address} has {'the driver ' + other.driver if other.driver else 'no driver'}, and P2P needs amdgpu"
     if other.driver == "radeon":
@@ -269,36 +271,56 @@ def p2p_switched_on(view: View) -> Condition:
     Its parameter pcie_p2p exists only in a driver built with CONFIG_HSA_AMD_P2P (amdgpu_drv.c), so it tells more than
     the kernel's configuration, which does not describe a module built outside the kernel.
     """
-    modules, config = view.host.modules, view.host.boot.config
+    modules = view.host.modules
     amdgpu = None if isinstance(modules, Unknown) else modules.get("amdgpu")
-    if amdgpu and amdgpu.parameters:
-        path = "/sys/module/amdgpu/parameters"
-        if "pcie_p2p" not in amdgpu.parameters:
-            text = "the loaded amdgpu was built without P2P: it has no parameter pcie_p2p"
-            evidence = (Evidence(f"{path}/", "no pcie_p2p among its parameters"), *_config_evidence(view))
-            return Condition("p2p-kernel", "fails", text, evidence, remedies=("kernel-with-p2p",))
-        value = amdgpu.parameters["pcie_p2p"]
-        evidence = (Evidence(f"{path}/pcie_p2p", value or "not readable"), *_config_evidence(view))
-        if value.startswith(("N", "0")):
-            text = "amdgpu's P2P is switched off by its parameter pcie_p2p"
-            return Condition("p2p-kernel", "fails", text, evidence, remedies=("amdgpu-enable-pcie-p2p",))
-        if value:
-            return Condition("p2p-kernel", "holds", "amdgpu is built with P2P, and it is on", evidence)
-        return Condition("p2p-kernel", "unknown", "amdgpu is built with P2P, but whether it is on cannot be read", evidence)
+    by_parameter = _by_its_parameter(view, amdgpu) if amdgpu else None
+    return by_parameter or _switched_off_by_line(view) or _by_the_configuration(view, amdgpu)
+
+
+def _by_its_parameter(view: View, amdgpu: Module) -> Condition | None:
+    path = "/sys/module/amdgpu/parameters"
+    if amdgpu.lacks("pcie_p2p"):
+        text = "the loaded amdgpu was built without P2P: it has no parameter pcie_p2p"
+        evidence = (Evidence(f"{path}/", "no pcie_p2p among its parameters"), *_config_evidence(view))
+        return Condition("p2p-kernel", "fails", text, evidence, remedies=("kernel-with-p2p",))
+    value = amdgpu.parameters.get("pcie_p2p")
+    if value is None:
+        return None
+    evidence = (Evidence(f"{path}/pcie_p2p", value or "not readable"), *_config_evidence(view))
+    if value.startswith(("N", "0")):
+        text = "amdgpu's P2P is switched off by its parameter pcie_p2p"
+        return Condition("p2p-kernel", "fails", text, evidence, remedies=("amdgpu-enable-pcie-p2p",))
+    if value:
+        return Condition("p2p-kernel", "holds", "amdgpu is built with P2P, and it is on", evidence)
+    return Condition("p2p-kernel", "unknown", "amdgpu is built with P2P, but whether it is on cannot be read", evidence)
+
+
+def _by_the_configuration(view: View, amdgpu: Module | None) -> Condition:
+    modules, config = view.host.modules, view.host.boot.config
     if amdgpu and amdgpu.version:
         text = "the loaded amdgpu is not the kernel's own, and its parameters cannot be seen here"
         return Condition("p2p-kernel", "unknown", text)
-    if isinstance(config, Unknown) or not config:
-        return Condition("p2p-kernel", "unknown", "whether amdgpu was built with P2P cannot be seen here")
-    if config.get("CONFIG_HSA_AMD_P2P") == "y":
+    told = [] if isinstance(config, Unknown) or not config else [config.get(f"CONFIG_{name}", "n") for name in _BUILT_WITH]
+    if told and told[1] == "y":
         text = "the kernel is built with P2P for amdgpu, but whether the loaded driver has it on cannot be seen here"
         return Condition("p2p-kernel", "unknown", text, _config_evidence(view))
-    if isinstance(modules, Unknown) and config.get("CONFIG_PCI_P2PDMA") == "y":
+    if "n" not in told:  # of picked lines neither option may be among them
+        return Condition("p2p-kernel", "unknown", "whether amdgpu was built with P2P cannot be seen here")
+    if isinstance(modules, Unknown) and told[0] != "n":
         text = "the kernel's own amdgpu is built without P2P, but whether another one is loaded cannot be seen here"
         return Condition("p2p-kernel", "unknown", text, _config_evidence(view))
-    missing = next((name for name in ("PCI_P2PDMA", "HSA_AMD_P2P") if config.get(f"CONFIG_{name}", "n") == "n"), "")
-    text = f"the kernel is built without CONFIG_{missing or 'HSA_AMD_P2P'}"
+    text = f"the kernel is built without CONFIG_{_BUILT_WITH[told.index('n')]}"
     return Condition("p2p-kernel", "fails", text, _config_evidence(view), remedies=("kernel-with-p2p",))
+
+
+def _switched_off_by_line(view: View) -> Condition | None:
+    """The command line's word where the parameter itself is not seen: off it is, however the driver was built."""
+    given = [each for each in view.host.boot.parameters if each.key == "amdgpu.pcie_p2p"]
+    if not given or (given[-1].value or "").lower() not in _OFF:
+        return None
+    text = "amdgpu's P2P is switched off on the kernel command line"
+    evidence = (Evidence("/proc/cmdline", given[-1].text), *_config_evidence(view))
+    return Condition("p2p-kernel", "fails", text, evidence, remedies=("amdgpu-enable-pcie-p2p",))
 
 
 def _config_evidence(view: View) -> tuple[Evidence, ...]:
@@ -306,7 +328,7 @@ def _config_evidence(view: View) -> tuple[Evidence, ...]:
     if isinstance(config, Unknown):
         return ()
     names = ("CONFIG_HSA_AMD_P2P", "CONFIG_PCI_P2PDMA")
-    value = ", ".join(f"{name}={config.get(name, 'n')}" for name in names)
+    value = ", ".join(f"{name}={told}" for name in names if (told := config.get(name, "n")))
     return (Evidence(view.host.boot.config_source, value),)
 
 

@@ -8,6 +8,7 @@ Source: Linux drivers/gpu/drm/amd/amdkfd/kfd_chardev.c kfd_open; ROCm/rocminfo r
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hostdoctor.view import View
 
 _KFD = "/dev/kfd"
+_CODE = re.compile(r"HSA_STATUS_\w{1,60}")
 _LOG = "read the kernel log for lines of amdgpu and kfd: they say what failed"
 _TWO_TALES = Unknown("a tool says that amdgpu is not loaded, and another that it drives GPUs", "run both again, as root")
 
@@ -47,7 +49,12 @@ _TEXTS: dict[str, tuple[Outcome, str, str, str]] = {
         "no part in it.",
         _LOG,
     ),
-    "runtime": ("warning", "ROCm's runtime does not start: {}", "It does not say why.", f"run rocminfo, and {_LOG}"),
+    "runtime": (
+        "warning",
+        "ROCm's runtime does not start: {}",
+        f"It does not say why. It ends like this where the user may not open {_KFD}, and where the driver offers no GPU.",
+        f"run rocminfo, ls -l {_KFD} and id, and {_LOG}",
+    ),
 }
 
 
@@ -67,7 +74,8 @@ class Told(msgspec.Struct, frozen=True):
         if refusal.kind == "module" and bound:
             return unjudged(check, subject, "driver", _TWO_TALES, (*evidence, *bound[:2]))
         outcome, title, why, step = _TEXTS[refusal.kind]
-        title = title.format(refusal.answer)
+        code = _CODE.search(refusal.answer)
+        title = title.format(code[0] if code and refusal.kind == "runtime" else refusal.answer)
         return Finding(check, outcome, subject, title, why, "likely", evidence, remedies=("load-driver",), next=step)
 
 

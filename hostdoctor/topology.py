@@ -12,7 +12,18 @@ from functools import cached_property
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.pci import ATI, DOWNSTREAM_PORT, INTEGRATED_ENDPOINT, INTEL, NVIDIA, ROOT_PORT, Express, Function, Link
+from hostdoctor.facts.pci import (
+    AMD,
+    ATI,
+    DOWNSTREAM_PORT,
+    INTEGRATED_ENDPOINT,
+    INTEL,
+    NVIDIA,
+    ROOT_PORT,
+    Express,
+    Function,
+    Link,
+)
 from hostdoctor.facts.unknown import Unknown, known
 
 # Intel chipsets put their root ports at 00:1a.0 and up, processors below (Intel chipset datasheets, "PCI Express
@@ -53,6 +64,10 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 _LEFT_OUT = Unknown("the ports above the card are left out of this evidence")
+TUNNEL = Unknown(
+    "it runs through Thunderbolt or USB4, whose ports say 2.5 GT/s whatever the cable carries",
+    "hostdoctor bandwidth measures it",
+)
 _NO_LINK = Unknown("it has no PCI Express link")
 _NOTHING = Link(_NO_LINK, _NO_LINK, _NO_LINK, _NO_LINK)
 
@@ -86,6 +101,7 @@ def gbs_of(speed_gts: float | Unknown, width: int | Unknown) -> float | Unknown:
 
 
 _NAMELESS = Unknown("which bridges lie above the card is not told by their ids", "attach lspci -nn -vvv, run with sudo")
+_STRANGE = Unknown("whether the switch above it is the card's own is not known: its id is in no table")
 
 
 class Card(msgspec.Struct, frozen=True):
@@ -237,10 +253,11 @@ class Topology:
                 break
         rest = chain[edge:]
         if len(rest) > 1 and _may_be_on_board(gpu, rest[1]):
-            return Card(gpu, rest[0], _NAMELESS, (), _NAMELESS)
+            why = _STRANGE if rest[1].has_known_id else _NAMELESS
+            return Card(gpu, rest[0], why, (), why)
         if any(function.ports_left_out for function in rest):
             return Card(gpu, rest[0], _LEFT_OUT, (), _LEFT_OUT)
-        segments = [Segment(rest[n], rest[n + 1]) for n in _link_starts(rest)]
+        segments = [_segment(rest[n], rest[n + 1]) for n in _link_starts(rest)]
         slot: Segment | Unknown | None = segments[0] if segments else None
         if slot is None and (known(rest[0].parent, None) or isinstance(rest[0].parent, Unknown)):
             slot = Unknown("the port above the card is not in this evidence")
@@ -256,11 +273,26 @@ class Topology:
         return "switch" if len(bridges) > 1 else "processor"
 
 
+def _segment(lower: Function, upper: Function) -> Segment:
+    """The link between two functions; what the registers at both ends of a tunnel say is no rate of anything."""
+    if knowledge.is_tunnel(lower.id, upper.id):
+        lower, upper = (msgspec.structs.replace(each, link=TUNNEL) for each in (lower, upper))
+    return Segment(lower, upper)
+
+
 def _may_be_on_board(gpu: Function, bridge: Function) -> bool:
-    """Whether a bridge whose id the evidence does not have can belong to the card's own switch: NVIDIA's cards have none."""
+    """Whether a bridge can belong to the card's own switch: its id is not in the evidence, or in no table.
+
+    NVIDIA's cards have none. Of AMD's, some generations' ids are in no database; their switches have AMD's vendor ids.
+    """
     express = bridge.express
     is_root_port = bridge.parent is None or (isinstance(express, Express) and express.port_type == ROOT_PORT)
-    return gpu.vendor != NVIDIA and not bridge.has_known_id and not is_root_port
+    if gpu.vendor == NVIDIA or is_root_port:
+        return False
+    if not bridge.has_known_id:
+        return True
+    is_of_amd = gpu.vendor == ATI and bridge.vendor in (AMD, ATI)
+    return is_of_amd and bridge.express_type == DOWNSTREAM_PORT and not knowledge.is_known_bridge(bridge.id)
 
 
 def _link_starts(chain: list[Function]) -> list[int]:

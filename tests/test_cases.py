@@ -19,7 +19,7 @@ else:
     import tomli as tomllib
 
 # What the program can do so far, of: "scan" (trees alone), "judge" (attachments and what is judged from them too), "fix".
-STAGES = ("scan", "judge")
+STAGES = ("scan", "judge", "fix")
 
 # These need a log, a measurement or the boot files.
 LATER_CHECKS = {"iommu-faults", "gpu-faults", "kernel-parameters-pending", "p2p-bandwidth", "p2p-data", "host-bandwidth"}

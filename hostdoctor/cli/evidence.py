@@ -15,6 +15,7 @@ from hostdoctor.evidence.files import FileEvidence
 if TYPE_CHECKING:
     from hostdoctor.facts.host import Host
     from hostdoctor.readers.attached import Pasted
+    from hostdoctor.readers.boot_loader import Files as BootFileReader
     from hostdoctor.report.model import Sources
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,21 +63,27 @@ def evidence_options(command: F) -> F:
     return command
 
 
-def open_evidence(root: str | None, paths: Sequence[str]) -> Opened:
-    """This host, the tree that was named, or attachments; ends the program where there is nothing to read."""
+def open_evidence(root: str | None, paths: Sequence[str], beside: Sequence[str] = ()) -> Opened:
+    """This host, the tree that was named, or attachments; ends the program where there is nothing to read.
+
+    Args:
+        root: the tree named by --root.
+        paths: trees and attachments.
+        beside: attachments that belong to this host where nothing else is named.
+    """
     if root is not None and _is_sosreport(root):  # it holds no whole tree, but what commands printed
         paths, root = [root, *paths], None
     named = [] if root is None else [root]
-    for path in paths:
+    for path in (*paths, *beside):
         if path != "-" and not os.path.lexists(path):
             fail(f"{path}: there is no such file or folder")
     named += [path for path in paths if _is_tree(path)]
-    attached = [path for path in paths if not _is_tree(path)]
+    attached = [*(path for path in paths if not _is_tree(path)), *beside]
     if len(named) > 1:
         fail("one tree at a time: " + ", ".join(named))
     if named:
         return Opened(_tree(named[0]), attached)
-    return Opened(None if attached else FileEvidence("/", "live"), attached)
+    return Opened(FileEvidence("/", "live") if len(attached) == len(beside) else None, attached)
 
 
 def _tree(path: str) -> FileEvidence:
@@ -122,6 +129,13 @@ class Opened:
         if self._files is None and not self.pasted.parts:
             fail(f"{', '.join(self.pasted.evidence.sources)}: {self._why_nothing()}")
         return read_attached(self.pasted, self._files, deadline_s, assume_bare_metal)
+
+    def boot_files(self) -> BootFileReader:
+        """The boot loader's files, of the host's tree first."""
+        from hostdoctor.readers.boot_loader import Files  # noqa: PLC0415  only who mends needs it
+
+        pasted = [self.pasted.evidence] if self.pasted else []
+        return Files([self._files, *pasted] if self._files is not None else pasted)
 
     def _why_nothing(self) -> str:
         unread = self.pasted.unread if self.pasted else []

@@ -16,6 +16,7 @@ from hostdoctor import __version__
 # Name -> module and the line the overview shows, so that `--help` imports none of them.
 _COMMANDS = {
     "scan": ("hostdoctor.cli.scan", "Inspect a host, judge it, and print what is wrong."),
+    "fix": ("hostdoctor.cli.fix", "Print what cures the findings: a kernel command line patch, a firmware guide."),
     "topology": ("hostdoctor.cli.topology", "Show the tree of host bridges, switches, links and GPUs."),
     "checks": ("hostdoctor.cli.checks", "List the checks."),
     "explain": ("hostdoctor.cli.explain", "Say what a check looks at, why, and how it decides."),

@@ -35,6 +35,7 @@ def _interval(_context: click.Context, _option: click.Parameter, value: float) -
 
 @click.command("scan", context_settings={"help_option_names": ["-h", "--help"]})
 @evidence_options
+@click.option("--with-bandwidth", "measured", metavar="FILE", multiple=True, help="Also judge a recorded bandwidth run.")
 @click.option("--check", "only", metavar="GLOB", multiple=True, help="Run only checks whose id matches; repeatable.")
 @click.option("--skip", metavar="GLOB", multiple=True, help="Leave out checks whose id matches; repeatable.")
 @click.option(
@@ -74,6 +75,7 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     attached: tuple[str, ...],
     deadline_s: float,
     assume_bare_metal: bool,
+    measured: tuple[str, ...],
     only: tuple[str, ...],
     skip: tuple[str, ...],
     samples: int,
@@ -95,7 +97,7 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     """
     checks = _chosen(only, skip)
     began = time.perf_counter()
-    with open_evidence(root, (*paths, *attached)) as opened:
+    with open_evidence(root, (*paths, *attached), measured) as opened:
         host = opened.read(deadline_s, assume_bare_metal)
         if samples > 1:
             host = _watched(opened.evidence, host, samples, interval_s, deadline_s)

@@ -34,6 +34,7 @@ class Transfer(msgspec.Struct, frozen=True):
         latency_us: of a copy of a few bytes, where that is what was measured.
         initiator: which end ran the copy, where the tool tells: "origin", "target" or "".
         source: where it stands, "rbt.txt:42".
+        printed: the figure as the tool prints it, where that is another number ("25.10 GiB/s").
     """
 
     origin: str
@@ -48,6 +49,7 @@ class Transfer(msgspec.Struct, frozen=True):
     statistic: Statistic = ""
     size_bytes: int | None = None
     source: str = ""
+    printed: str = ""
 
 
 class Verification(msgspec.Struct, frozen=True):

@@ -40,11 +40,25 @@ class Boot(msgspec.Struct, frozen=True):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A loaded kernel module and its readable parameters."""
+    """A loaded kernel module and its parameters.
+
+    Attributes:
+        name: "amdgpu".
+        parameters: by name; one whose value was not read has an empty one.
+        version: of a module built outside the kernel, or None.
+        lists_all: whether a parameter that is not among them does not exist; a paste may show a few of them alone.
+        missing: parameters that are known not to exist.
+    """
 
     name: str
     parameters: Mapping[str, str]
     version: str | None = None
+    lists_all: bool = True
+    missing: tuple[str, ...] = ()
+
+    def lacks(self, parameter: str) -> bool:
+        """Whether it is known to have no such parameter; of a module without any, none could be read."""
+        return parameter in self.missing or (self.lists_all and bool(self.parameters) and parameter not in self.parameters)
 
 
 class Iommu(msgspec.Struct, frozen=True):

@@ -31,11 +31,14 @@ from hostdoctor.knowledge.buses import (
     external_switch_name,
     host_bridge_allowed,
     is_chipset,
+    is_known_bridge,
+    is_tunnel,
     lane_gbs,
     link_gbs,
     load_link_rates,
     nvidia_old_root_port,
     on_board_role,
+    tunnel_name,
 )
 from hostdoctor.knowledge.gpus import (
     AmdGeneration,
@@ -69,7 +72,7 @@ from hostdoctor.knowledge.kernel import (
 )
 from hostdoctor.knowledge.messages import LogRule, Xid, XidClass, load_log_rules, load_xids
 from hostdoctor.knowledge.read import KernelPair, presence
-from hostdoctor.knowledge.remedies import Remedy, Source, load_remedies, load_sources
+from hostdoctor.knowledge.remedies import KernelChange, Remedy, Source, load_kernel_changes, load_remedies, load_sources
 
 __all__ = [
     "AmdGeneration",
@@ -79,6 +82,7 @@ __all__ = [
     "Gpu",
     "HostBridge",
     "IdRange",
+    "KernelChange",
     "KernelPair",
     "KernelParameters",
     "Kind",
@@ -114,12 +118,15 @@ __all__ = [
     "is_chipset",
     "is_integrated",
     "is_intel_discrete",
+    "is_known_bridge",
+    "is_tunnel",
     "lane_gbs",
     "lanes_of",
     "link_gbs",
     "load_amd_generations",
     "load_copy_floors",
     "load_gpus",
+    "load_kernel_changes",
     "load_kernel_parameters",
     "load_link_rates",
     "load_log_rules",
@@ -133,6 +140,7 @@ __all__ = [
     "on_board_role",
     "presence",
     "root_complex_limit",
+    "tunnel_name",
     "vram_range_bytes",
     "xgmi_floor_gbs",
 ]

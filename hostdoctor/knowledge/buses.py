@@ -65,6 +65,8 @@ class _Bridges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chipset: tuple[IdRange, ...]
     cpu_port: tuple[IdRange, ...]
     switch: tuple[IdRange, ...]
+    tunnel_root: tuple[IdRange, ...]
+    tunnel_port: tuple[IdRange, ...]
 
 
 class _HostBridges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,6 +126,22 @@ def cpu_port_name(id_: str) -> str:
 def external_switch_name(id_: str) -> str:
     """The switch a bridge belongs to ("PLX PEX 87xx (8 GT/s)"), or empty. Ask it of bridges only."""
     return _name_in(_bridges().switch, id_)
+
+
+@lru_cache(maxsize=4096)
+def tunnel_name(id_: str) -> str:
+    """The port of Thunderbolt or USB4 that an id stands for, or empty."""
+    return _name_in((*_bridges().tunnel_root, *_bridges().tunnel_port), id_)
+
+
+def is_tunnel(lower: str, upper: str) -> bool:
+    """Whether the link between two ports, by their ids, is no wire but runs through Thunderbolt or USB4."""
+    return bool(_name_in(_bridges().tunnel_root, upper) or (tunnel_name(lower) and tunnel_name(upper)))
+
+
+def is_known_bridge(id_: str) -> bool:
+    """Whether some table says whose port it is."""
+    return bool(on_board_role(id_) or chipset_name(id_) or cpu_port_name(id_) or external_switch_name(id_) or tunnel_name(id_))
 
 
 def host_bridge_allowed(id_: str, kernel: KernelPair) -> tuple[HostBridge, bool | None] | None:

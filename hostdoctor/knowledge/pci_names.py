@@ -91,7 +91,7 @@ def _said_of(id_: str) -> tuple[object, ...]:
     """Everything the tables say of an id but its name; all of it empty or false where they do not know it."""
     return (
         tuple(msgspec.structs.replace(gpu, **_NOT_COMPARED) for gpu in gpus.gpus_by_id(id_)),
-        buses.chipset_name(id_) or buses.cpu_port_name(id_) or buses.external_switch_name(id_),
+        buses.chipset_name(id_) or buses.cpu_port_name(id_) or buses.external_switch_name(id_) or buses.tunnel_name(id_),
         buses.on_board_role(id_),
         gpus.is_integrated(id_),
         gpus.is_integrated("", id_),

@@ -28,6 +28,24 @@ class Remedy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: tuple[str, ...]
 
 
+class KernelChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a remedy changes on the kernel command line.
+
+    Attributes:
+        remedy: id of the remedy.
+        parameter: what is added, "iommu=pt"; empty where it depends on the host.
+        risk: what else it does.
+        verify: how to see after the restart that it worked.
+        source: keys of sources.toml.
+    """
+
+    remedy: str
+    parameter: str
+    risk: str
+    verify: str
+    source: tuple[str, ...]
+
+
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An authority: its title, and where to find it (repository, path, version)."""
 
@@ -37,6 +55,16 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Remedies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remedy: tuple[Remedy, ...]
+
+
+class _KernelChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    change: tuple[KernelChange, ...]
+
+
+@cache
+def load_kernel_changes() -> Mapping[str, KernelChange]:
+    """What remedies change on the kernel command line, by the remedy's id."""
+    return {change.remedy: change for change in read_table("kernel_changes", _KernelChanges).change}
 
 
 @cache

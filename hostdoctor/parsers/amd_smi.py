@@ -24,7 +24,9 @@ _OVERVIEW_NUMBER = re.compile(r"\| {1,6}(\d{1,3})  ")
 _OVERVIEW_MEMORY = re.compile(r"\d{1,9}/(\d{1,9}) MB")
 _PLATFORM = re.compile(r"\| Platform: (Linux [\w() ]{1,40}?) *\|?\s*\Z")
 _VERSION = re.compile(r"\| AMD-SMI (\S{1,40})")
-_NO_DRIVER = re.compile(r"amdgpu[^.\n]{0,120} not found in modules|Unable to detect any GPU devices")
+_NO_DRIVER = re.compile(
+    r"amdgpu[^.\n]{0,120} not found in modules|Drivers not loaded \(amdgpu|Unable to detect any GPU devices"
+)
 _MEASURE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([A-Za-z/]*)")
 _HEX = re.compile(r"0x([0-9a-fA-F]{1,4})\Z")
 

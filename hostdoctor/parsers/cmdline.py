@@ -33,6 +33,11 @@ def parse_command_line(text: str) -> tuple[tuple[Parameter, ...], tuple[Paramete
     return parameters, ()
 
 
+def token_spans(line: str) -> list[tuple[int, int]]:
+    """Where each token of a line begins and ends; the line is bytes, each as the character of its number (latin-1)."""
+    return [match.span() for match in _TOKEN.finditer(line)]
+
+
 def _parameter(token: str) -> Parameter:
     """Splits one token at its first = that is not its first character, and takes the quotes off as next_arg does."""
     quoted = token.startswith('"')

@@ -15,6 +15,7 @@ _MISSING = re.compile(r"ls: .*?(/dev/[\w./*-]{1,60}).*: No such file or director
 _ID = re.compile(r"uid=(\d{1,10})(?:\(([^)]{0,64})\))?")
 _ID_GROUPS = re.compile(r"\s(?!uid=|gid=|euid=|egid=|context=)[^\s=]{1,20}=(.+?)(?: context=\S*)?\s*\Z")
 _ID_PRIMARY = re.compile(r"\sgid=(\S+)")
+_WHOLE_GROUPS = re.compile(r"\d{1,10}(?:\([^)]{0,64}\))?(?:,\d{1,10}(?:\([^)]{0,64}\))?){0,4096}")
 _GROUP = re.compile(r"(\d{1,10})(?:\(([^)]{0,64})\))?")
 _GROUPS = re.compile(r"(?:(\S{1,64}) : )?([A-Za-z_][\w.-]{0,63}(?: [A-Za-z_][\w.-]{0,63})*)\s*\Z")
 _MEMLOCK = re.compile(r"(?:max locked memory\s.*?-l\)\s*)?(unlimited|\d{1,15})\s*\Z")
@@ -101,10 +102,12 @@ def parse_acls(lines: Sequence[str]) -> list[Acl]:
 
 
 def parse_id(lines: Sequence[str]) -> User | None:
-    """The user of an `id`, whatever language it speaks."""
+    """The user of an `id`, whatever language it speaks; nobody where the line ends before the groups do."""
     for number, line in enumerate(lines):
         if found := _ID.match(line):
-            listed = _ID_GROUPS.search(line) or _ID_PRIMARY.search(line)
+            listed = _ID_GROUPS.search(line) or (_ID_PRIMARY.search(line) if found[1] == "0" else None)
+            if found[1] != "0" and (listed is None or not _WHOLE_GROUPS.fullmatch(listed[1])):
+                continue
             groups = [(int(each[1]), each[2] or "") for each in _GROUP.finditer(listed[1] if listed else "")]
             return User(number, int(found[1]), found[2] or "", tuple(groups))
     return None

@@ -49,10 +49,11 @@ _RANK_PREFIX = r"(?:(?:\[[^\]]{1,40}\](?:<std\w{3}>)?:? ?|\([^)]{1,60}\) |\d{1,4
 _RBT_LINE = (
     r"(?:\.{7,}\s*$|\s*(?:Inter-Device (?:Access|Link|Numa)|Device (?:Access|Numa Distance)\s*$|Data Path Validation\s*$"
     r"|Bi?directional copy peak bandwidth GB/s\s*$|Unidirectional copy peak bandwidth GB/s\s*$|Launch Command is: \S"
-    r"|Device Index:\s+\d|Device: \d{1,3},  \S)|=+ +(?:Uni|Bi)directional Benchmark Result)"
+    r"|Device Index:\s+\d|Device: \d{1,3},  \S)|(?:Src|Dst) Device: Index \d|=+ +(?:Uni|Bi)directional Benchmark Result)"
 )
 _TRANSFERBENCH_LINE = (
     r"\s*(?:(?:Uni|Bi)directional copy peak bandwidth GB/s \[|Bytes Per Direction,?\s*\d|SRC(?:\+EXE|\\EXE\+)?\\?DST"
+    r"|\[ERROR\] Unable to enable peer access from GPU devices \d"
     r"|\[Common\]\s+\(Suppress|\[P2P Related\]|Summary: \[\d+ bytes per Transfer|Transfer \d+ +\| +[\d.]+ GB/s)"
 )
 _P2P_LINE = (
@@ -64,8 +65,11 @@ _NVBANDWIDTH_LINE = (
     r"\s*(?:Running (?:host_to|device_to|all_to|one_to|host_device|device_local|multinode_)\w+\.|SUM \w+_(?:ce|sm) "
     r"|memcpy (?:CE|SM|local) |memory latency SM )"
 )
-_ROCMINFO = r"ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
-_ROCMINFO_LINE = r"Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed|Agent \d+\s*$"
+_ROCMINFO = r"HSA Error Found!|ROCk module (?:is|version)|HSA System Attributes|WSL environment detected"
+_ROCMINFO_LINE = (
+    r"Error: HSA_STATUS_ERROR|Unable to open /dev/kfd|hsa api call failure|Call returned HSA_STATUS_ERROR|hsa_init Failed"
+    r"|Agent \d+\s*$"
+)
 _ROCM_SMI_LINE = (
     r"GPU\[\d+\]\s{1,8}: |ERROR:root:Driver not initialized|cat: /sys/module/amdgpu/initstate"
     r"|=+ (?:(?:Weight|Hops|Link (?:Type|accessibility)) between two GPUs|PCI Bus ID|Concise Info|Product Info|Memory Usage) =+"
@@ -117,6 +121,7 @@ FORMATS: tuple[Format, ...] = (
     # --- files of the host --------------------------------------------------------------------------------------------
     Format("file:proc/cmdline", "line", r"(?:BOOT_IMAGE=|initrd=\\|root=(?:UUID=|/dev/|ZFS=|PARTUUID=|LABEL=))\S+"),
     Format("file:proc/version", "line", r"Linux version \d"),
+    Format("file:proc/driver/nvidia/version", "line", r"NVRM version: NVIDIA UNIX "),
     Format("file:proc/cpuinfo", "block", r"processor\s*: 0\s*$"),
     Format("file:proc/iomem", "line", r"\s*[0-9a-f]{8,16}-[0-9a-f]{8,16} : \S"),
     Format("file:etc/os-release", "line", r"(?:PRETTY_NAME|NAME|VERSION|VERSION_ID|VERSION_CODENAME|ID|ID_LIKE|HOME_URL)=\S"),
@@ -137,6 +142,7 @@ FORMATS: tuple[Format, ...] = (
     Format("nvidia-smi", "line", _SMI_COMPLAINT),
     Format("nvidia-smi-q", "block", r"=+NVSMI LOG=+", r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.0\s*$"),
     Format("nvidia-smi-xml", "block", r"\s*<nvidia_smi_log\b", r"<!DOCTYPE nvidia_smi_log"),
+    Format("nvidia-list", "block", r"GPU \d{1,2}: \S.{0,80} \(UUID: GPU-", gathers=True),
     Format("nvidia-topo", "block", _TOPO_START, _TOPO_LINE, gathers=True),
     Format("nvidia-query", "block", _QUERY_HEADING, _QUERY_ROW),
     Format("nccl-log", "line", rf"{_RANK_PREFIX}\S{{1,80}}:\d+:\d+ \[\d+\] (?:\S+ ){{0,2}}NCCL (?:INFO|WARN|ERROR|TRACE)"),

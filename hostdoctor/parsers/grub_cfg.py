@@ -96,6 +96,43 @@ def grub_words(text: str, variables: Mapping[str, str] | None = None) -> list[st
     return (words if current is None else [*words, current])[:_MOST_WORDS]
 
 
+class RawWord(msgspec.Struct, frozen=True):
+    """A word as it stands in a text that GRUB reads, and what GRUB hands over for it, with unset variables empty."""
+
+    start: int
+    end: int
+    text: str
+    word: str
+
+
+def raw_words(text: str) -> list[RawWord] | None:
+    """The words with their places; None where GRUB ends the command, or takes a quote for open, before the text ends.
+
+    Whatever is written behind such a text does not get to the kernel.
+    """
+    found: list[RawWord] = []
+    start: int | None = None
+    for match in _PIECE.finditer(text):
+        kind, piece = match.lastgroup, match.group()
+        if kind in ("end", "other") or (kind == "plain" and start is None and piece.startswith("#")):
+            return None
+        open_ = (kind == "single" and (len(piece) < 2 or piece[-1] != "'")) or (
+            kind == "double" and not re.fullmatch(r'"(?:[^"\\]|\\.)*"', piece, re.DOTALL)
+        )
+        if open_:
+            return None
+        if kind != "blank":
+            start = match.start() if start is None else start
+        elif start is not None:
+            found.append(_raw_word(text, start, match.start()))
+            start = None
+    return found if start is None else [*found, _raw_word(text, start, len(text))]
+
+
+def _raw_word(text: str, start: int, end: int) -> RawWord:
+    return RawWord(start, end, text[start:end], " ".join(grub_words(text[start:end])))
+
+
 def _plain(kind: str, piece: str, match: re.Match[str], known: Mapping[str, str]) -> str:
     if kind == "single":
         return piece[1:].removesuffix("'")

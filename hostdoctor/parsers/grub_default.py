@@ -17,6 +17,7 @@ import msgspec
 
 from hostdoctor.facts.boot_files import Assignment
 from hostdoctor.facts.unknown import Unknown
+from hostdoctor.parsers.grub_dropin import Step, read_drop_in
 from hostdoctor.parsers.shell_words import NotStatic, Piece, Token, tokens
 
 _MOST_CHARACTERS = 1 << 18
@@ -30,6 +31,7 @@ _KEYWORDS = frozenset((
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in", "{", "}", "!",
     "function", "select", "time", "coproc", "[[", "]]",
 ))  # fmt: skip
+_MISPLACED = frozenset(("then", "else", "elif", "fi", "do", "done", "esac", "}"))
 _REDIRECTS = frozenset(("<", ">", ">>", "<&", ">&", "<>", ">|"))
 _HARMLESS = frozenset((":", "true", "echo"))
 # Commands of the shell that can change variables, or what later lines do.
@@ -55,11 +57,13 @@ class Evaluation(msgspec.Struct, frozen=True):
         values: each variable that is assigned, with its value at the end; None where it is unset again.
         assignments: every assignment, in order.
         stopped: why nothing is known of any variable, else None.
+        fails: whether the shell itself stops there, so that grub-mkconfig makes nothing.
     """
 
     values: Mapping[str, str | Unknown | None]
     assignments: tuple[Assignment, ...]
     stopped: Unknown | None
+    fails: bool = False
 
     def value(self, variable: str) -> str | Unknown:
         """A variable's value at the end; empty where no file sets it."""
@@ -82,10 +86,16 @@ def evaluate(files: Iterable[tuple[str, str]], bash: bool = True) -> Evaluation:
         try:
             if len(text) > _MOST_CHARACTERS or "\0" in text:
                 raise NotStatic(1, "it is no such file")
-            _Program(state, text).run()
+            if text.startswith("\ufeff"):
+                raise NotStatic(1, "a byte order mark, which the shell takes as part of a command's name", fails=True)
+            if (steps := read_drop_in(text)) is not None:
+                for step in steps:
+                    state.change(step)
+            else:
+                _Program(state, text).run()
         except NotStatic as error:
             stopped = Unknown(f"{name}, line {error.line}: {error.why}")
-            return Evaluation({}, tuple(state.assignments), stopped)
+            return Evaluation({}, tuple(state.assignments), stopped, error.fails)
     return Evaluation(state.values, tuple(state.assignments), None)
 
 
@@ -121,7 +131,7 @@ class _State:
         if _SPECIAL.match(name):
             raise NotStatic(line, f"{name} is a variable of the shell's own")
         if operator == "+=" and not self.bash:
-            raise NotStatic(line, "+= is no assignment for dash, which ends there with an error")
+            raise NotStatic(line, "+= is no assignment for dash, which ends there with an error", fails=True)
         value = self._text(pieces, line)
         appends = operator == "+="
         if appends:
@@ -134,6 +144,14 @@ class _State:
         self.values[name] = value
         keeps = appends or _names(pieces, name)
         self.assignments.append(Assignment(name, self.file, line, value, keeps))
+
+    def change(self, step: Step) -> None:
+        """What a file of hostdoctor's own does to a variable."""
+        before = self.values.get(step.variable) or ""
+        value = before if isinstance(before, Unknown) else step.applied(before)
+        if value != before:
+            self.values[step.variable] = value
+            self.assignments.append(Assignment(step.variable, self.file, step.line, value, True))
 
     def unset(self, name: str, line: int, context: _Context) -> None:
         """Take a variable's value away."""
@@ -239,7 +257,8 @@ class _Program:
 
     def _unexpected(self) -> NotStatic:
         shown = {"end": "the end", "newline": "the end of the line"}.get(self._token.kind, repr(self._token.text[:40]))
-        return NotStatic(self._token.line, f"{shown} where the shell expects something else")
+        # What dash refuses may be one of the many things that bash knows besides.
+        return NotStatic(self._token.line, f"{shown} where the shell expects something else", fails=not self._state.bash)
 
     # --- statements ---
 
@@ -392,6 +411,11 @@ class _Program:
         if self._is("(") and len(words) == 1 and not assigned and not redirected:
             return self._function(words[0])
         if words:
+            if any(_assigned(token)[0].startswith("GRUB_") for token in assigned) and not context.dormant:
+                shown = words[0].text[:40]
+                raise NotStatic(
+                    words[0].line, f"{shown!r} behind the quotes, which the shell runs as a command", not context.maybe
+                )
             return self._run(words, bool(assigned), redirected, context)
         for token in assigned:
             self._assign(token, context)
@@ -441,6 +465,8 @@ class _Program:
         if context.dormant:
             return ""
         name, line = words[0].literal, words[0].line
+        if why := _no_command(words):
+            raise NotStatic(line, why, fails=not context.maybe)
         if not name or self._state.functions or has_assignments or name in _KEYWORDS:
             raise NotStatic(line, f"{words[0].text[:40]!r} is run there, which may change any variable")
         if name == "export":
@@ -454,7 +480,8 @@ class _Program:
             return ""
         looks_up = name == "command" and len(words) > 1 and words[1].literal in ("-v", "-V")
         if name in _STATEFUL and not looks_up:
-            raise NotStatic(line, f"{name} is run there, which may change any variable")
+            ends = name in ("exit", "exec") and not context.maybe
+            raise NotStatic(line, f"{name} is run there, which may change any variable", ends)
         return "" if name in _HARMLESS and not redirected else f"{name} is run there, and the file ends if it fails"
 
     def _export(self, words: list[Token], context: _Context) -> None:
@@ -468,6 +495,16 @@ class _Program:
                 self._assign(word, context)
             elif not _NAME.match(word.literal):
                 raise NotStatic(word.line, "export with something that is no name")
+
+
+def _no_command(words: list[Token]) -> str:
+    """Why the shell finds no command of this name, for slips that people make; empty for all others."""
+    name = words[0].literal
+    if name.startswith("GRUB_") and len(words) > 1 and words[1].text.startswith("="):
+        return f"blanks around the = behind {name}, which make it a command"
+    if "=" in name:
+        return f"{name[:40]!r}, which the shell runs as a command"
+    return f"{name} without what it belongs to" if name in _MISPLACED else ""
 
 
 def _assigned(token: Token) -> tuple[str, str]:

@@ -16,6 +16,8 @@ _REGION = re.compile(
     r"(?:([0-9a-f]{1,16})\b|<\w+>)(?: \((64-bit|[\w -]+), (non-)?prefetchable\))?"
 )
 _SIZE = re.compile(r"\[size=(\d{1,6})([KMGTPE]?)\]")
+_RESIZABLE = re.compile(r"([0-5]): current size: (\d{1,3})([MGTPE])B, supported: ")
+_WITH_NUMBERS = 2  # of Body.is_whole_of: -vv numbers the BARs
 _WINDOW = re.compile(r"(I/O|Memory|Prefetchable memory) behind bridge: ([0-9a-f]{1,16})-([0-9a-f]{1,16})")
 _WINDOW_KINDS = {"I/O": "io", "Memory": "mem", "Prefetchable memory": "prefetchable"}
 # Fields that lspci prints behind the BARs.
@@ -26,16 +28,18 @@ def bars_of(body: Body, context: Context) -> tuple[Bar, ...] | Unknown:
     """The BARs; -v does not number them, so they are counted, a BAR of 64 bits as two."""
     if not context.has_ended and not (body.has_capabilities or body.denied or _BEHIND_BARS & body.fields.keys()):
         return CUT if body.regions or body.is_whole_of else unseen(context)
-    if not body.regions:
-        return () if body.is_whole_of else unseen(context)
+    if not body.regions and not body.is_whole_of:
+        return unseen(context)
     found = list(_bars(body.regions))
+    if body.is_whole_of == _WITH_NUMBERS and context.has_ended:
+        found = [*found, *_left_out(body, {bar.index for bar in found})]
     if any(bar.assigned and not bar.size_bytes and bar.kind == "mem" for bar in found):
         return Unknown("lspci shows no sizes of the BARs")
     return tuple(found)
 
 
 def _bars(regions: list[tuple[int, str]]) -> Iterator[Bar]:
-    indent = regions[0][0]
+    indent = regions[0][0] if regions else 0
     following = 0
     for depth, text in regions:
         match = _REGION.match(text)
@@ -57,6 +61,18 @@ def _bars(regions: list[tuple[int, str]]) -> Iterator[Bar]:
             prefetchable=match[5] is not None and not match[6],
             assigned=address > 0,
         )
+
+
+def _left_out(body: Body, listed: set[int]) -> Iterator[Bar]:
+    """BARs without an address that lspci leaves out: the kernel has no resource for them, the Resizable BAR capability does.
+
+    Newer versions print no "<unassigned>" then. Only a size tells that the capability's entry is whole.
+    """
+    for lines in body.resizable:
+        match = _RESIZABLE.match(lines[0])
+        if match is not None and int(match[1]) not in listed:
+            size = int(match[2]) * UNITS[match[3]]
+            yield Bar(int(match[1]), "mem", 0, size, is_64bit=True, prefetchable=True, assigned=False)
 
 
 def _size(text: str) -> int:

@@ -28,6 +28,7 @@ _HOP = re.compile(
 _DISABLED = re.compile(r"P2P is disabled between (?P<nvlink>NVLINK )?connected GPUs (?P<a>\d{1,3}) and (?P<b>\d{1,3})")
 _SETTING = re.compile(r"(?P<name>(?:NCCL|RCCL)_P2P_\w{1,40}) set by environment to (?P<value>[\w.-]{1,40})")
 _VERSION = re.compile(r"(?P<library>RCCL|NCCL) version ?:? ?(?P<version>\d[\w.+-]{1,40})")
+_NVML_FAILED = re.compile(r"\bnvmlInit(?:_v2)?\(\) failed: (?P<text>\S.{0,80})")
 _NUMA_BALANCING = "NUMA auto balancing enabled"
 
 
@@ -73,6 +74,7 @@ class NcclLog(msgspec.Struct, frozen=True):
         version: "2.21.5+cuda12.4", or empty.
         is_rccl: whether AMD's library wrote it.
         numa_balancing: the line where it complains of NUMA balancing, or None.
+        nvml_failure: what NVML answered NCCL where it could not be started, and the line; or None.
     """
 
     ranks: tuple[Rank, ...] = ()
@@ -82,6 +84,7 @@ class NcclLog(msgspec.Struct, frozen=True):
     version: str = ""
     is_rccl: bool = False
     numa_balancing: int | None = None
+    nvml_failure: tuple[str, int] | None = None
 
 
 class _Reader:
@@ -95,6 +98,7 @@ class _Reader:
         self.version = ""
         self.is_rccl = False
         self.numa_balancing: int | None = None
+        self.nvml_failure: tuple[str, int] | None = None
 
     def take(self, number: int, line: str) -> None:
         """What one line tells; each tells at most one thing."""
@@ -113,6 +117,8 @@ class _Reader:
         elif not self.version and (found := _VERSION.search(line)):
             self.version = found["version"]
             self.is_rccl = found["library"] == "RCCL" or "hip" in found["version"]
+        elif self.nvml_failure is None and (found := _NVML_FAILED.search(line)):
+            self.nvml_failure = (found["text"].strip(), number)
         elif self.numa_balancing is None and _NUMA_BALANCING in line:
             self.numa_balancing = number
 
@@ -136,6 +142,7 @@ def parse_log(lines: Sequence[str]) -> NcclLog:
         reader.version,
         reader.is_rccl,
         reader.numa_balancing,
+        reader.nvml_failure,
     )
 
 

@@ -113,7 +113,7 @@ def _add_device(devices: dict[int, Device], found: re.Match[str], where: str) ->
     address = _ADDRESS.search(found["rest"])
     name = found["rest"][: address.start()] if address else found["rest"].partition(": (")[0]
     subject = _padded(address["address"]) if address else f"GPU{number}"
-    devices.setdefault(number, Device(subject, number, name.strip(), True, where))
+    devices.setdefault(number, Device(subject, number, name.strip(" :"), True, where))
 
 
 def _padded(address: str) -> str:

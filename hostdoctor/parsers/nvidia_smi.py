@@ -1,4 +1,5 @@
-"""What nvidia-smi prints as text: its table, the long listing (`-q`), and query CSV (`--query-gpu=... --format=csv`).
+"""What nvidia-smi prints as text: its table, the long listing (`-q`), query CSV (`--query-gpu=... --format=csv`), the list
+of GPUs (`-L`), and the state of NVLinks (`nvlink -s`).
 
 All forms, and the XML of `-q -x` (parsers.nvidia_smi_xml), give readings of the same fields, whose values are the texts that
 stand there. Sources: nvidia-smi(1) of drivers 340 to 580, "GPU ATTRIBUTES" and `--help-query-gpu`; nvml.h.
@@ -79,6 +80,8 @@ _LISTED = {
     "gpu virtualization mode/virtualization mode": "virtualization",
     "gpu reset status/reset required": "reset_required",
     "gpu recovery action": "recovery_action",
+    "remapped rows/pending": "remapping_pending",
+    "remapped rows/remapping failure occurred": "remapping_failed",
 }  # fmt: skip
 _ECC_UNCORRECTED = re.compile(r"ecc errors/volatile/(?:[sd]ram uncorrectable(?: parity| sec-ded)?|double bit/total)")
 _REASONS_HEADING = ("clocks throttle reasons/", "clocks event reasons/")
@@ -209,6 +212,27 @@ def _row(cells: list[str], bus_id: str, below: list[str]) -> dict[str, str]:
     if broken >= 3:  # one or two, as of a fan or of the power, say nothing of the GPU itself
         fields["trouble"] = f"nvidia-smi shows {_ERROR} in place of {broken} of its values"
     return fields
+
+
+# --- the list of GPUs, and their NVLinks ------------------------------------------------------------------------------
+
+_LISTED_GPU = re.compile(r"GPU (?P<index>\d{1,2}): (?P<name>\S.{0,80}?) \(UUID: GPU-")
+_NVLINK = re.compile(r"\s+Link (?P<number>\d{1,2}): (?:(?P<rate>\d{1,3}(?:\.\d{1,3})?) GB/s|<?inactive>?)", re.IGNORECASE)
+
+
+def parse_list(lines: Sequence[str]) -> Output:
+    """The output of `nvidia-smi -L`, and of `nvidia-smi nvlink -s`, which lists the links below each GPU."""
+    gpus: list[Reading] = []
+    for number, line in enumerate(lines):
+        if found := _LISTED_GPU.match(line):
+            gpus.append(Reading(number, {"index": found["index"], "name": found["name"]}))
+        elif gpus and (link := _NVLINK.match(line)):
+            fields = dict(gpus[-1].fields)
+            fields["nvlinks"] = str(int(fields.get("nvlinks", "0")) + bool(link["rate"]))
+            gpus[-1] = Reading(gpus[-1].line, fields)
+        elif gpus and line.lstrip().startswith("MIG ") and "(UUID: MIG-" in line:
+            gpus[-1] = Reading(gpus[-1].line, {**gpus[-1].fields, "mig": "Enabled"})
+    return Output(tuple(gpus[:MOST_GPUS]), troubles=tuple(troubles(lines)))
 
 
 # --- query CSV --------------------------------------------------------------------------------------------------------
@@ -384,6 +408,7 @@ def nvml_gpu(reading: Reading, address: str, origin: str) -> NvmlGpu:
         ecc_enabled=_switch(fields, "ecc"),
         ecc_uncorrected=_number(fields, "uncorrected"),
         mig_enabled=_switch(fields, "mig"),
+        nvlinks_active=_number(fields, "nvlinks"),
         lost=any(_LOST.match(value) for value in fields.values()),
         trouble=_trouble(fields),
         origin=origin,
@@ -409,10 +434,19 @@ def _switch(fields: Mapping[str, str], name: str) -> bool | Unknown:
     return value == "Enabled" if value in ("Enabled", "Disabled") else Unknown("nvidia-smi does not tell it")
 
 
+def is_complaint(value: str) -> bool:
+    """Whether a text stands in place of a value that NVML did not give."""
+    return bool(_LOST.match(value) or _NEEDS_RESET.match(value)) or value.strip("[]") == "Unknown Error"
+
+
 def _trouble(fields: Mapping[str, str]) -> str:
     """What is wrong with a GPU by the values that stand in place of others; empty where nothing is."""
     if any(_NEEDS_RESET.match(value) for value in fields.values()) or fields.get("reset_required") == "Yes":
         return "the GPU requires a reset"
+    if fields.get("remapping_failed") == "Yes":
+        return "memory that ECC found bad could not be replaced: row remapping has failed"
+    if fields.get("remapping_pending") == "Yes":
+        return "memory that ECC found bad waits to be replaced, which a reset of the GPU does"
     action = fields.get("recovery_action", "")
     if not any(sound.startswith(action.lower()) for sound in _SOUND_ACTIONS):
         return f"the driver asks for a recovery action: {action[:40]}"

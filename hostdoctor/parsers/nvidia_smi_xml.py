@@ -28,6 +28,8 @@ _PATHS = {
     "gpu_virtualization_mode/virtualization_mode": "virtualization",
     "gpu_reset_status/reset_required": "reset_required",
     "gpu_recovery_action": "recovery_action",
+    "remapped_rows/remapped_row_pending": "remapping_pending",
+    "remapped_rows/remapped_row_failure": "remapping_failed",
 }  # fmt: skip
 _REASONS = {
     "clocks_throttle_reasons": "clocks_throttle_reason_",

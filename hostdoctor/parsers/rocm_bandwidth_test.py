@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from hostdoctor.facts.bandwidth import Device, Run, Statistic, Transfer, Verification, host_node
+from hostdoctor.facts.bandwidth import Device, Run, Statistic, Transfer, Verification, host_node, is_host
 from hostdoctor.facts.driver import PairWord
 from hostdoctor.parsers.matrix import Matrix, as_flag, bandwidth, microseconds, read_matrix
 from hostdoctor.parsers.paste import Part
@@ -41,6 +41,9 @@ _END = re.compile(r"=+ (?P<end>Src|Dst) Device Id: (?P<number>\d{1,4}) .*Device 
 _ROW = re.compile(
     r"\s*(?P<size>\d{1,7}) (?P<unit>Bytes|KB|MB|GB)\s+(?P<average_us>[\d.]+)\s+[\d.]+\s+[\d.]+\s+(?P<peak_gbs>[\d.]+)\s*\Z"
 )
+# What it says instead of copying, where -s and -d name two between which there is no access.
+_REFUSED_END = re.compile(r"(?P<end>Src|Dst) Device: Index (?P<number>\d{1,4}), Type: (?P<type>CPU|GPU)")
+_REFUSED = re.compile(r"Rocm Device hosting Src Memory cannot ACCESS Dst Memory")
 _UNITS = {"Bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 _STATISTICS: dict[str, Statistic] = {"peak": "peak", "average": "average"}
 
@@ -64,6 +67,7 @@ class _Reading:
         self._verifications: list[Verification] = []
         self._access: dict[tuple[str, str], PairWord] = {}
         self._links: dict[tuple[str, str], str] = {}
+        self._refused: dict[str, str] = {}
         self._cut = False
 
     def read(self) -> None:
@@ -105,6 +109,10 @@ class _Reading:
             self._entry.setdefault(entry["key"].strip(), entry["value"])
         elif single := _SINGLE.match(line):
             return self._read_single(at + 1, both_ways=single["kind"] == "Bi")
+        elif end := _REFUSED_END.match(line):
+            self._refused[end["end"]] = self._place(int(end["number"]), end["type"])
+        elif _REFUSED.match(line):
+            self._add_refusal(line, at)
         else:
             for kind, heading in _HEADINGS:
                 if match := heading.match(line):
@@ -143,7 +151,7 @@ class _Reading:
             self._cut = True
             return at + 1
         self._cut = self._cut or matrix.is_cut
-        if kind == "uni" and not self._devices:
+        if kind == "uni":
             self._tell_devices(matrix)
         if kind in ("access", "link"):
             self._read_words(kind, matrix)
@@ -156,13 +164,13 @@ class _Reading:
     def _tell_devices(self, matrix: Matrix) -> None:
         """Which devices are GPUs, where the list of them is cut off: a processor makes no copy inside itself."""
         for row, column, text, at in matrix.cells():
-            if row == column:
+            if row == column and row not in self._devices:
                 self._add_device(row, "", bandwidth(text, inside=True) is not None, "", at)
 
     def _read_words(self, kind: str, matrix: Matrix) -> None:
         for row, column, text, at in matrix.cells():
             ends = (self._place(row), self._place(column))
-            if row == column or not self._is_gpu(column):
+            if row == column or not self._is_gpu(column) or row not in self._devices:
                 continue
             if kind == "link":
                 self._links[ends] = {"P": "PCIE", "X": "XGMI"}.get(text, "")
@@ -171,7 +179,7 @@ class _Reading:
 
     def _measured(self, matrix: Matrix, statistic: Statistic, *, both_ways: bool) -> Iterator[Transfer]:
         for row, column, text, at in matrix.cells():
-            if not (self._is_gpu(row) or self._is_gpu(column)):
+            if not {row, column} <= self._devices.keys() or not (self._is_gpu(row) or self._is_gpu(column)):
                 continue
             ends = (self._place(row), self._place(column))
             word = self._access.get(ends)
@@ -186,10 +194,15 @@ class _Reading:
                 source=self._part.where(at),
             )
 
+    def _add_refusal(self, line: str, at: int) -> None:
+        ends, self._refused = (self._refused.get("Src", ""), self._refused.get("Dst", "")), {}
+        if all(ends) and ends[0] != ends[1] and not any(map(is_host, ends)):
+            self._access[ends] = PairWord(*ends, False, line.strip()[:80], self._part.where(at))
+
     def _validated(self, matrix: Matrix) -> Iterator[Verification]:
         verdicts = {"PASS": True, "FAIL": False}
         for row, column, text, at in matrix.cells():
-            if self._is_gpu(row) or self._is_gpu(column):
+            if {row, column} <= self._devices.keys() and (self._is_gpu(row) or self._is_gpu(column)):
                 ends = (self._place(row), self._place(column))
                 yield Verification(*ends, verdicts.get(text.upper()), text, self._part.where(at))
 

@@ -22,6 +22,7 @@ _PLAIN_IN_BRACES = re.compile(r"[^}{\"'\\$`\n]+")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _CASE_OR_COMMENT = re.compile(r"[\s;(|&`](?:case|esac|#)|<<")
 _DEEPEST = 20
+_FAILS = frozenset(("a quote that is not closed", "a backquote that is not closed", "a bracket that is not closed"))
 
 
 class NotStatic(Exception):
@@ -30,12 +31,14 @@ class NotStatic(Exception):
     Attributes:
         line: the number of its line, from 1.
         why: what stands there.
+        fails: whether no shell gets past it, so that whoever reads the file fails there too.
     """
 
-    def __init__(self, line: int, why: str) -> None:
+    def __init__(self, line: int, why: str, fails: bool = False) -> None:
         super().__init__(line, why)
         self.line = line
         self.why = why
+        self.fails = fails
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -47,6 +50,8 @@ class Piece(msgspec.Struct, frozen=True):
         quoted: whether it stands in quotes, or behind a backslash.
         operator: of "${V:-x}": ":-", "-", ":+" or "+".
         alternative: of "${V:-x}": x.
+        at: where it begins in the text, without its quotes.
+        end: where it ends there, without them.
     """
 
     kind: Literal["text", "variable", "unknown"]
@@ -54,15 +59,18 @@ class Piece(msgspec.Struct, frozen=True):
     quoted: bool
     operator: str = ""
     alternative: tuple[Piece, ...] = ()
+    at: int = 0
+    end: int = 0
 
 
 class Token(msgspec.Struct, frozen=True):
-    """A word with its pieces, an operator, a line end, or the end of the text."""
+    """A word with its pieces, an operator, a line end, or the end of the text; `at` is where it begins in the text."""
 
     kind: Literal["word", "operator", "newline", "end"]
     text: str
     line: int
     pieces: tuple[Piece, ...] = ()
+    at: int = 0
 
     @property
     def literal(self) -> str:
@@ -110,13 +118,13 @@ class _Scanner:
             else:
                 start = self._at
                 pieces = self._word()
-                yield Token("word", text[start : self._at], line, pieces)
+                yield Token("word", text[start : self._at], line, pieces, start)
 
     def _line(self, at: int = -1) -> int:
         return bisect_right(self._line_ends, (self._at if at < 0 else at) - 1) + 1
 
     def _refuse(self, why: str, at: int = -1) -> NotStatic:
-        return NotStatic(self._line(at), why)
+        return NotStatic(self._line(at), why, why in _FAILS)
 
     def _word(self) -> tuple[Piece, ...]:
         pieces: list[Piece] = []
@@ -129,16 +137,16 @@ class _Scanner:
                 end = text.find("'", self._at + 1)
                 if end < 0:
                     raise self._refuse("a quote that is not closed")
-                pieces.append(Piece("text", text[self._at + 1 : end], True))
+                pieces.append(Piece("text", text[self._at + 1 : end], True, at=self._at + 1, end=end))
                 self._at = end + 1
             elif sign == '"':
                 pieces += self._in_quotes()
             elif sign == "\\":
                 pieces += self._escaped()
             elif sign in "$`":
-                pieces.append(self._expansion(quoted=False))
+                pieces.append(self._placed(quoted=False))
             elif plain := _PLAIN.match(text, self._at):
-                pieces.append(Piece("text", plain.group(), False))
+                pieces.append(Piece("text", plain.group(), False, at=self._at, end=plain.end()))
                 self._at = plain.end()
         return tuple(pieces)
 
@@ -148,12 +156,12 @@ class _Scanner:
         if not following:
             raise self._refuse("a backslash at the end")
         self._at += 2
-        return [] if following == "\n" else [Piece("text", following, True)]
+        return [] if following == "\n" else [Piece("text", following, True, at=self._at - 2, end=self._at)]
 
     def _in_quotes(self) -> list[Piece]:
         start = self._at
         self._at += 1
-        pieces = [Piece("text", "", True)]
+        pieces = [Piece("text", "", True, at=self._at, end=self._at)]
         text = self._text
         while self._at < len(text):
             sign = text[self._at]
@@ -164,13 +172,18 @@ class _Scanner:
                 following = text[self._at + 1 : self._at + 2]
                 self._at += 2
                 kept = following if following and following in '$`"\\' else "" if following == "\n" else sign + following
-                pieces.append(Piece("text", kept, True))
+                pieces.append(Piece("text", kept, True, at=self._at - 2, end=self._at))
             elif sign in "$`":
-                pieces.append(self._expansion(quoted=True))
+                pieces.append(self._placed(quoted=True))
             elif plain := _PLAIN_IN_QUOTES.match(text, self._at):
-                pieces.append(Piece("text", plain.group(), True))
+                pieces.append(Piece("text", plain.group(), True, at=self._at, end=plain.end()))
                 self._at = plain.end()
         raise self._refuse("a quote that is not closed", start)
+
+    def _placed(self, quoted: bool) -> Piece:
+        """An expansion, with its place."""
+        start = self._at
+        return msgspec.structs.replace(self._expansion(quoted), at=start, end=self._at)
 
     def _expansion(self, quoted: bool) -> Piece:
         """What begins with a dollar sign or a backquote."""

@@ -99,4 +99,5 @@ def _copied(a: str, b: str, gibs: str, where: str) -> Transfer:
     """The copies, half of them each way, one at a time."""
     rate = bandwidth(gibs)
     gbs = None if rate is None else rate * _GIB_IN_GB
-    return Transfer(a, b, gbs, peer_access=True, statistic="average", size_bytes=_COPY_BYTES, source=where)
+    printed = f"{gibs} GiB/s"
+    return Transfer(a, b, gbs, peer_access=True, statistic="average", size_bytes=_COPY_BYTES, source=where, printed=printed)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 _UNAME = re.compile(r"Linux \S{1,64} (\d{1,2}\.\d{1,3}\.\S{1,64}) ")
 _VERSION = re.compile(r"Linux version (\d{1,2}\.\d{1,3}\.\S{1,64})")
+_PARAMETER = re.compile(r"\w{1,60}\Z")
 _SYSCTL = re.compile(r"kernel\.([\w.]{1,60}) = (.{0,200})\Z")
 _FIELD = re.compile(r"\s{0,12}([A-Za-z][\w ()-]{0,40}):(.*)")
 _MOST_SOCKETS, _MOST_NODES = 64, 1024
@@ -47,6 +48,13 @@ def release_files(lines: Sequence[str]) -> dict[str, str]:
 def sysctl_files(lines: Sequence[str]) -> dict[str, str]:
     """The files of the lines "kernel.numa_balancing = 0"."""
     return {f"proc/sys/kernel/{found[1].replace('.', '/')}": found[2] for line in lines if (found := _SYSCTL.match(line))}
+
+
+def parameter_files(lines: Sequence[str]) -> dict[str, str]:
+    """What `ls /sys/module/amdgpu/parameters` tells: that these files are there, not what is in them."""
+    words = [word for line in lines for word in line.split()]
+    names = words if all(_PARAMETER.match(word) for word in words) else []
+    return {f"sys/module/amdgpu/parameters/{name}": "" for name in names}
 
 
 def lscpu_files(lines: Sequence[str]) -> dict[str, str]:

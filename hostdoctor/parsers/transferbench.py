@@ -46,6 +46,8 @@ _ENGINES: dict[str, Engine] = {"DMA": "copy-engine", "GFX": "kernel"}
 _HOST_MEMORY, _GPU_MEMORY = "CB", "GFU"
 _MEMORY = re.compile(r"(?P<type>[A-Z])(?P<number>\d{1,3})\Z")
 _VALIDATES = re.compile(r"\s*ALWAYS_VALIDATE\s*[=,]\s*\d\s*[:,]\s*Validating after")
+# Of the second GPU to the first's memory, as EnablePeerAccess prints its arguments.
+_NO_ACCESS = re.compile(r"\s*\[ERROR\] Unable to enable peer access from GPU devices (?P<peer>\d{1,3}) to (?P<own>\d{1,3})\b")
 _MISMATCH = re.compile(r"(?:(?!error).)*error.*mismatch", re.IGNORECASE)
 
 
@@ -97,9 +99,11 @@ class _Reading:
 
     def run(self) -> Run | None:
         """What was understood."""
-        if not (self._transfers or self._mismatches or self._addresses):
+        if not (self._transfers or self._mismatches or self._addresses or self._words):
             return None
-        places = dict.fromkeys((*self._addresses, *(end for each in self._transfers for end in (each.origin, each.target))))
+        ends = [end for each in self._transfers for end in (each.origin, each.target)]
+        ends += [end for word in self._words for end in (word.accessor, word.owner)]
+        places = dict.fromkeys((*self._addresses, *ends))
         devices = [Device(place, _number(place), "", not is_host(place), self._part.where()) for place in places]
         found = Run(
             TOOL,
@@ -129,8 +133,8 @@ class _Reading:
             self._size = int(size["size"])
         elif _VALIDATES.match(line):
             self._validates = True
-        elif _MISMATCH.match(line):
-            self._mismatches.append(Verification("", "", False, line.strip()[:200], self._part.where(at)))
+        elif "error" in line.lower():
+            self._read_error(line, at)
         elif table := _opened(line):
             self._close_table()
             self._table = table
@@ -142,6 +146,14 @@ class _Reading:
             self._close_test()
         elif self._table is not None:
             self._read_in_table(self._table, line, at)
+
+    def _read_error(self, line: str, at: int) -> None:
+        """What ends the run: a pair without access, or data that arrived wrong."""
+        if refused := _NO_ACCESS.match(line):
+            ends = (f"GPU{int(refused['own'])}", f"GPU{int(refused['peer'])}")
+            self._words.append(PairWord(*ends, False, line.strip()[:120], self._part.where(at)))
+        elif _MISMATCH.match(line):
+            self._mismatches.append(Verification("", "", False, line.strip()[:200], self._part.where(at)))
 
     def _read_topology(self, row: re.Match[str], at: int) -> None:
         """The address of a GPU and its links to the others."""

@@ -19,6 +19,7 @@ from hostdoctor.loaders import LOADERS
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.parsers.grub_cfg import GrubCfg, is_recovery, kernel_parameters, parse_grub_cfg, parse_grubenv
 from hostdoctor.parsers.grub_default import evaluate
+from hostdoctor.parsers.grub_dropin import is_ours
 from hostdoctor.readers.boot_loader import BOOTCTL, GRUBBY, Files, Signs, decide, read_signs
 
 T = TypeVar("T")
@@ -151,27 +152,39 @@ def _grub_texts(signs: Signs) -> tuple[list[tuple[str, str]], list[Unknown]]:
 
 
 def _reads_drop_ins(signs: Signs) -> bool | None:
-    """Whether grub-mkconfig reads grub.d, which is a patch of Debian's: its text tells, else the distribution."""
+    """Whether grub-mkconfig reads grub.d: its text tells, else the distribution."""
+    told = script_reads_drop_ins(signs.files)
+    return told if told is not None else True if signs.family == "debian" or not signs.distribution else None
+
+
+def script_reads_drop_ins(files: Files) -> bool | None:
+    """Whether the host's grub-mkconfig reads grub.d, which is a patch of Debian's; None where it is not in the evidence."""
     for path in _SCRIPTS:
-        text = signs.files.text(path)
+        text = files.text(path)
         if not isinstance(text, Unknown):
             return "default/grub.d" in text
-    return True if signs.family == "debian" or not signs.distribution else None
+    return None
 
 
 def _has_bash(signs: Signs, found: Iterable[tuple[str, str]]) -> bool:
     """Whether sh is bash, where that matters."""
     if not any("+=" in text for _, text in found):
         return True
-    from hostdoctor.evidence import Unreadable  # noqa: PLC0415  few files have it
+    told = shell_is_bash(signs.files)
+    return signs.family != "debian" if told is None else told
 
-    for evidence in signs.files.evidences:
+
+def shell_is_bash(files: Files) -> bool | None:
+    """Whether the host's sh is bash; None where that does not show."""
+    from hostdoctor.evidence import Unreadable  # noqa: PLC0415  few files need it
+
+    for evidence in files.evidences:
         for path in ("usr/bin/sh", "bin/sh"):
             try:
                 return evidence.link(path).endswith("bash")
             except Unreadable:
                 continue
-    return signs.family != "debian"
+    return None
 
 
 def _trace(
@@ -192,6 +205,8 @@ def _trace(
             if old is not None:
                 left.remove(old)
             current.append(old or Placed(parameter, each.file, each.line, where, each.variable))
+        if is_ours(each.file):
+            continue  # what this tool takes out is meant to be gone
         now = {placed.parameter for placed in current}
         dropped += [Overridden(old, each.file, where) for old in before if old.parameter not in now]
     final = {placed.parameter for placed in current}

@@ -299,7 +299,10 @@ def _by_files(signs: Signs) -> Loader | None:
         if not isinstance(model, Unknown) and "Raspberry Pi" in model and files.has(path):
             return _because("raspberry-pi", ("/proc/device-tree/model", model.strip("\0\n")), (f"/{path}", "is there"))
     if files.has("boot/extlinux/extlinux.conf"):
-        return _because("extlinux", ("/boot/extlinux/extlinux.conf", "is there"), certain=False)
+        why = ("/boot/extlinux/extlinux.conf", "is there")
+        if isinstance(model, Unknown) or files.has("sys/firmware/efi"):
+            return _because("extlinux", why, certain=False)
+        return _because("extlinux", ("/proc/device-tree/model", model.strip("\0\n")), why)
     if "systemd.machine_id" in signs.values and not signs.image:
         return _because("kernel-install", _token(signs, "systemd.machine_id"), certain=False)
     return None

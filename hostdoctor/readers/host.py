@@ -10,11 +10,11 @@ import msgspec
 
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.guarded import GuardedRead
+from hostdoctor.facts.boot_files import BootFiles
 from hostdoctor.facts.driver import Access, NetworkDevice
-from hostdoctor.facts.host import Host
+from hostdoctor.facts.host import Boot, Host
 from hostdoctor.facts.pci import ATI, Function
 from hostdoctor.facts.unknown import ANOTHER_USER, NEEDS_ROOT, Unknown, known
-from hostdoctor.readers.boot_files import read_boot_files
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.errors import PortCounters, is_gpu
 from hostdoctor.readers.gpu import DriverFacts, read_driver_facts
@@ -29,10 +29,12 @@ from hostdoctor.readers.platform import (
     read_modules,
     read_numa,
 )
+from hostdoctor.readers.text import folder_exists
 
 if TYPE_CHECKING:
     from hostdoctor.vendor import Asked, Vendors
 
+_BOOT_FOLDERS = ("boot", "etc", "nix")
 _NO_COUNTERS = Unknown("there are no AER counters in this evidence")
 
 
@@ -110,6 +112,15 @@ def _network(evidence: Evidence, driver: DriverFacts, deadline_s: float) -> tupl
     return with_asked_speeds(driver.network, lambda names: ask_ethtool(names, deadline_s))
 
 
+def _read_boot_files(evidence: Evidence, boot: Boot, container: str) -> BootFiles:
+    """How the host is configured to boot; a tree of sys and proc alone has nothing of it."""
+    if not container and not any(folder_exists(evidence, folder) for folder in _BOOT_FOLDERS):
+        return BootFiles()
+    from hostdoctor.readers.boot_files import read_boot_files  # noqa: PLC0415  its parsers take a while to load
+
+    return read_boot_files((evidence,), boot, container)
+
+
 def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, has_amd: bool, assume_bare_metal: bool) -> Host:
     """What is to be known besides what GPU drivers serve."""
     cpu, firmware = read_cpu(evidence), read_firmware(evidence)
@@ -120,7 +131,7 @@ def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, h
         functions=functions,
         lacking_functions=tuple(path.rpartition("/")[2] for _, path, problem in evidence.reads if problem == "dangling"),
         boot=boot,
-        boot_files=read_boot_files((evidence,), boot, environment.container),
+        boot_files=_read_boot_files(evidence, boot, environment.container),
         modules=read_modules(evidence),
         iommu=read_iommu(evidence),
         cpu=cpu,

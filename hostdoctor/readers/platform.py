@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hostdoctor.evidence import Evidence, Unreadable
 from hostdoctor.facts.host import Boot, Cpu, Firmware, Iommu, MemoryMap, Module, Numa
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
@@ -18,6 +20,9 @@ from hostdoctor.readers.text import attribute, folder_exists, integer, text_of, 
 MODULES = ("amdgpu", "nvidia", "nouveau", "radeon", "xe", "i915", "vfio_pci")
 
 CONFIG_OPTIONS = frozenset({"CONFIG_HSA_AMD_P2P", "CONFIG_PCI_P2PDMA", "CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_HSA_AMD"})
+PASTED_CONFIG = "boot/config"  # where attachments put one that does not say which kernel it is of
+_OPTIONS_OF_A_WHOLE = 1000
+_FEWEST_PARAMETERS = 20
 _CONFIG_LIMIT = 4 << 20
 _CPUINFO_LIMIT = 16 << 20
 
@@ -53,8 +58,11 @@ def _os_release(evidence: Evidence) -> dict[str, str]:
 
 
 def _kernel_config(evidence: Evidence, release: str | Unknown) -> tuple[dict[str, str] | Unknown, str]:
-    """The configuration of the running kernel: distributions install it beside the kernel, some build it in."""
-    paths = ["proc/config.gz"]
+    """The configuration of the running kernel: distributions install it beside the kernel, some build it in.
+
+    Of a few lines that somebody picked, the options that are not among them are empty: they may be set or not.
+    """
+    paths = ["proc/config.gz", PASTED_CONFIG]
     if not isinstance(release, Unknown) and "/" not in release:
         paths = [f"boot/config-{release}", f"lib/modules/{release}/config", *paths]
     why = NOT_CAPTURED
@@ -64,7 +72,10 @@ def _kernel_config(evidence: Evidence, release: str | Unknown) -> tuple[dict[str
         except Unreadable as error:
             why = why if error.problem == "missing" else unknown_from(error)
             continue
-        return parse_kernel_config(data, CONFIG_OPTIONS), evidence.shown(path)
+        config = parse_kernel_config(data, CONFIG_OPTIONS)
+        if data.count(b"CONFIG_") < _OPTIONS_OF_A_WHOLE and path == PASTED_CONFIG:
+            config = {name: config.get(name, "") for name in CONFIG_OPTIONS} if config else {}
+        return config, evidence.shown(path)
     return why, ""
 
 
@@ -77,8 +88,17 @@ def read_modules(evidence: Evidence) -> dict[str, Module] | Unknown:
         if folder_exists(evidence, f"sys/module/{name}"):
             version = text_of(evidence, f"sys/module/{name}/version")
             parameters = _parameters(evidence, name)
-            found[name] = Module(name, parameters, None if isinstance(version, Unknown) else version)
+            lists_all = evidence.kind != "attachments" or _is_whole(parameters)
+            found[name] = Module(name, parameters, None if isinstance(version, Unknown) else version, lists_all)
     return found
+
+
+def _is_whole(parameters: Mapping[str, str]) -> bool:
+    """Whether a paste lists all parameters of amdgpu: not a few that somebody picked, nor the first ones alone.
+
+    It has more in every kernel since 2016, and some behind pcie_p2p in their order.
+    """
+    return len(parameters) >= _FEWEST_PARAMETERS and max(parameters) > "pcie_p2p"
 
 
 def _parameters(evidence: Evidence, module: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ escaped by jinja2, and in Markdown every sign that could mean something is.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import textwrap
@@ -37,8 +38,15 @@ class Plain(str):
 
 def render(guide: FirmwareGuide, format_: Format) -> str:
     """The guide in one of the formats, with a line end at its end."""
+    return fill(format_, _TEMPLATES[format_], guide=guide).strip("\n") + "\n"
+
+
+def fill(format_: Format, template: str, width: int = _WIDTH, **values: object) -> str:
+    """A template of this package, filled with values of which nothing steers a terminal or means something as markup."""
+    harmless = {name: _harmless(msgspec.to_builtins(value)) for name, value in values.items()}
     environment = _environment(format_)
-    return environment.get_template(_TEMPLATES[format_]).render(guide=_harmless(msgspec.to_builtins(guide))).strip("\n") + "\n"
+    environment.filters["wrap"] = functools.partial(_wrap, width=width)
+    return environment.get_template(template).render(**harmless)
 
 
 def _environment(format_: Format) -> jinja2.Environment:
@@ -69,11 +77,11 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _wrap(text: str, first: str = "", indent: int = 0) -> str:
+def _wrap(text: str, first: str = "", indent: int = 0, width: int = _WIDTH) -> str:
     """Text wrapped for a terminal; the first line begins with `first`, the others with blanks."""
     return textwrap.fill(
         text,
-        _WIDTH,
+        width,
         initial_indent=first.ljust(indent),
         subsequent_indent=" " * indent,
         break_on_hyphens=False,

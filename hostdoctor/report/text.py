@@ -237,7 +237,7 @@ def _findings(page: _Page, report: Report, style: Style) -> None:
             _matrix(page, report)
             drawn = True
         page.line()
-    if not drawn and report.host.pairs:
+    if not drawn and any(pair.p2p != "unknown" or pair.driver_says is not None for pair in report.host.pairs):
         _matrix(page, report)
         page.line()
 

@@ -9,25 +9,23 @@ import json
 import re
 import shutil
 import socket
+import stat
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.lab import archive
+from tests.lab import archive, disk
 from tests.lab.config_space import QemuMemory
-from tests.lab.image import GUEST_FILES, Images
+from tests.lab.image import GUEST_FILES, PARAMETERS, Images
 from tests.lab.machine import Machine
 
 QEMU = "qemu-system-x86_64"
 _TIMEOUT_S = 300
 _POLL_S = 0.05
-
-# A busy machine can make the emulated timer look broken, which the kernel takes for a reason to stop.
-_PARAMETERS = "console=ttyS0 panic=-1 no_timer_check"
 
 Step = tuple[str | int, ...]
 Tree = Mapping[str, bytes]
@@ -54,6 +52,9 @@ class Guest:
         kernel: a name from image.KERNELS.
         steps: functions of guest/run with their arguments.
         answers: what the host does when the guest says a word.
+        boots: the boot loader of the disk that it starts from with UEFI firmware, a name from disk.py; empty where QEMU
+            hands it the kernel. Then `cmdline` and `kernel` say nothing.
+        restarts: what to do after each further start from the same disks.
     """
 
     machine: Machine
@@ -61,6 +62,8 @@ class Guest:
     kernel: str = "6.12"
     steps: tuple[Step, ...] = LOOK
     answers: Mapping[str, Callable[[Running], None]] = field(default_factory=dict)
+    boots: str = ""
+    restarts: tuple[tuple[Step, ...], ...] = ()
 
 
 class GuestFailed(Exception):
@@ -125,7 +128,7 @@ class Running:
 
 
 def boot(guest: Guest, images: Images, site: Path, folder: Path) -> Result:
-    """Boot a guest and wait until it has switched itself off.
+    """Boot a guest and wait until it has switched itself off, as often as it is to start.
 
     Args:
         guest: what to boot and do.
@@ -133,15 +136,51 @@ def boot(guest: Guest, images: Images, site: Path, folder: Path) -> Result:
         site: hostdoctor, installed for the guest's Python.
         folder: a new folder for what the boot leaves.
 
+    Returns:
+        What it found; of a further start, below a folder of its number: "2/root.json".
+
     Raises:
         GuestFailed: it did not come up, or a step failed.
     """
     began = time.monotonic()
     folder.mkdir(parents=True)
-    initrd = folder / "initrd"
-    _write_initrd(initrd, guest, images, site)
+    kept = _Kept(guest, images, folder)
+    try:
+        files = _start(guest, guest.steps, kept, site, folder)
+        for number, steps in enumerate(guest.restarts, 2):
+            further = folder / str(number)
+            further.mkdir()
+            files |= {f"{number}/{name}": data for name, data in _start(guest, steps, kept, site, further).items()}
+    finally:
+        kept.remove()
+    return Result(files, time.monotonic() - began)
+
+
+class _Kept:
+    """What a guest boots from, and what of it outlives a restart: its disks and the firmware's variables."""
+
+    def __init__(self, guest: Guest, images: Images, folder: Path) -> None:
+        self.images = images
+        originals = [images.boot_disks[guest.boots], images.root_disk] if guest.boots else []
+        self.disks = disk.copies(originals, folder)
+        is_uefi = guest.machine.uefi or bool(guest.boots)
+        self.variables = Path(shutil.copy(images.firmware_variables, folder / "variables")) if is_uefi else None
+
+    def remove(self) -> None:
+        """Take the disks away, which are large."""
+        for path in self.disks:
+            path.unlink()
+
+
+def _start(guest: Guest, steps: Sequence[Step], kept: _Kept, site: Path, folder: Path) -> dict[str, bytes]:
+    """One start; `folder` gets what QEMU and the console say."""
+    payload = folder / "payload"
+    if guest.boots:
+        _write_payload_disk(payload, steps, site)
+    else:
+        _write_initrd(payload, guest, kept.images, steps, site)
     with (folder / "qemu.log").open("wb") as log:
-        process = subprocess.Popen(_command(guest, images, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(_command(guest, kept, folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             _attend(guest, process, folder)
         except (GuestFailed, OSError) as error:
@@ -150,41 +189,59 @@ def boot(guest: Guest, images: Images, site: Path, folder: Path) -> Result:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            initrd.unlink()
-    files = _results(folder)
-    return Result(files, time.monotonic() - began)
+            payload.unlink()
+    return _results(folder)
 
 
-def _write_initrd(path: Path, guest: Guest, images: Images, site: Path) -> None:
+def _write_initrd(path: Path, guest: Guest, images: Images, steps: Sequence[Step], site: Path) -> None:
     with path.open("wb") as out:
         for part in (images.system, images.kernels[guest.kernel].modules):
             with part.open("rb") as source:
                 shutil.copyfileobj(source, out, 1 << 22)
-        archive.write(out, _payload(guest, site))
+        archive.write(out, (archive.folder("payload"), *_payload(steps, site, "payload/")))
 
 
-def _payload(guest: Guest, site: Path) -> Iterator[archive.Entry]:
-    yield archive.folder("payload")
-    yield archive.file("payload/steps.json", json.dumps(guest.steps))
-    yield archive.file("payload/run", (GUEST_FILES / "run").read_bytes(), executable=True)
-    yield archive.folder("payload/site")
-    yield from archive.tree(site, "payload/site/")
+def _write_payload_disk(path: Path, steps: Sequence[Step], site: Path) -> None:
+    """A disk that holds an archive and nothing else."""
+    with tarfile.open(path, "w") as tar:
+        for entry in _payload(steps, site):
+            member = tarfile.TarInfo(entry.path)
+            member.mode, member.size = stat.S_IMODE(entry.mode), len(entry.data)
+            member.type = tarfile.DIRTYPE if stat.S_ISDIR(entry.mode) else tarfile.REGTYPE
+            tar.addfile(member, io.BytesIO(entry.data))
 
 
-def _command(guest: Guest, images: Images, folder: Path) -> list[str]:
+def _payload(steps: Sequence[Step], site: Path, prefix: str = "") -> Iterator[archive.Entry]:
+    yield archive.file(f"{prefix}steps.json", json.dumps(steps))
+    yield archive.file(f"{prefix}run", (GUEST_FILES / "run").read_bytes(), executable=True)
+    yield archive.folder(f"{prefix}site")
+    yield from archive.tree(site, f"{prefix}site/")
+
+
+def _command(guest: Guest, kept: _Kept, folder: Path) -> list[str]:
     command = [
         QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S", "-machine", "q35", "-accel", "tcg",
-        "-kernel", str(images.kernels[guest.kernel].image), "-initrd", str(folder / "initrd"),
-        "-append", f"{_PARAMETERS} {guest.cmdline}".strip(),
         "-chardev", f"file,id=console,path={folder}/console", "-serial", "chardev:console",
         "-chardev", f"file,id=results,path={folder}/results", "-serial", "chardev:results",
         "-qmp", f"unix:{folder}/monitor,server=on,wait=off",
     ]  # fmt: skip
-    if guest.machine.uefi:
-        variables = shutil.copy(images.firmware_variables, folder / "variables")
-        command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={images.firmware}"]
-        command += ["-drive", f"if=pflash,format=raw,unit=1,file={variables}"]
-    return [*command, *guest.machine.arguments]
+    if kept.variables:
+        command += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={kept.images.firmware}"]
+        command += ["-drive", f"if=pflash,format=raw,unit=1,file={kept.variables}"]
+    return [*command, *_source(guest, kept, folder / "payload"), *guest.machine.arguments]
+
+
+def _source(guest: Guest, kept: _Kept, payload: Path) -> list[str]:
+    """Where the kernel and what to do come from."""
+    if not guest.boots:
+        image = kept.images.kernels[guest.kernel].image
+        return ["-kernel", str(image), "-initrd", str(payload), "-append", f"{PARAMETERS} {guest.cmdline}".strip()]
+    found = []
+    # The guest's names for them, vda and so on, follow the order of their addresses.
+    for number, path in enumerate((*kept.disks, payload)):
+        found += ["-drive", f"if=none,id=disk{number},format=raw,cache=unsafe,file={path}"]
+        found += ["-device", f"virtio-blk-pci,drive=disk{number},addr={0x18 + number:#x},bootindex={number}"]
+    return found
 
 
 def _attend(guest: Guest, process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -207,7 +264,7 @@ def _attend(guest: Guest, process: subprocess.Popen[bytes], folder: Path) -> Non
         running.close()
 
 
-def _results(folder: Path) -> Tree:
+def _results(folder: Path) -> dict[str, bytes]:
     text = _read(folder / "results")
     match = re.search(r"LAB-STATUS (\d+)\s(.*)LAB-END", text, re.DOTALL)
     if match is None:

@@ -1,4 +1,4 @@
-"""Builds what the guests boot from: a small Debian with Python, kernels with a few modules, and UEFI firmware.
+"""Builds what the guests boot from: a small Debian with Python, kernels with a few modules, UEFI firmware, and disks.
 
     python -m tests.lab.image        build what is missing
     python -m tests.lab.image --all  build everything again
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.lab import archive
+from tests.lab import archive, disk
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,7 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 GUEST_FILES = Path(__file__).resolve().parent / "guest"
 
 PACKAGES = ("python3", "pciutils", "udev", "kmod", "busybox-static")
-MODULES = ("aer_inject", "vfio_pci")
+MODULES = ("aer_inject", "vfio_pci", *disk.ROOT_MODULES, *disk.OTHER_MODULES)
+# What each start needs. A busy machine can make the emulated timer look broken, which the kernel takes for a reason to stop.
+PARAMETERS = "console=ttyS0 panic=-1 no_timer_check"
 # Where the guest's Python finds what hostdoctor needs, beside the wheel that is tested.
 DEPENDENCIES = "opt/dependencies"
 
@@ -71,6 +73,8 @@ class Images(NamedTuple):
     kernels: Mapping[str, Kernel]
     firmware: Path  # UEFI code; its variables lie beside it
     firmware_variables: Path
+    root_disk: Path
+    boot_disks: Mapping[str, Path]  # by the boot loader's name
 
 
 def cache_folder() -> Path:
@@ -98,12 +102,14 @@ def built(again: bool = False) -> Images:
 
 def _images(cache: Path) -> Images:
     kernels = {name: Kernel(cache / f"kernel-{name}", cache / f"modules-{name}.cpio") for name in KERNELS}
-    return Images(cache / "system.cpio", cache / "root", kernels, cache / "OVMF_CODE.fd", cache / "OVMF_VARS.fd")
+    firmware = (cache / "OVMF_CODE.fd", cache / "OVMF_VARS.fd")
+    return Images(cache / "system.cpio", cache / "root", kernels, *firmware, *disk.images(cache))
 
 
 def _recipe() -> str:
     """What the images depend on, as one word."""
-    parts = [Path(__file__).read_bytes(), (GUEST_FILES / "init").read_bytes(), "\n".join(_dependencies()).encode()]
+    sources = [Path(__file__), Path(disk.__file__), GUEST_FILES / "init", GUEST_FILES / "initramfs"]
+    parts = [*(path.read_bytes() for path in sources), "\n".join(_dependencies()).encode()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
@@ -122,7 +128,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _require_tools() -> None:
     if os.geteuid() != 0:
         raise CannotBuild("building the guest's image needs root")
-    for tool in ("apt-get", "debootstrap", "depmod", "dpkg-deb", "modprobe"):
+    for tool in ("apt-get", "debootstrap", "depmod", "dpkg-deb", "mcopy", "mformat", "mke2fs", "modprobe", "sfdisk"):
         if shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
             raise CannotBuild(f"building the guest's image needs {tool}")
 
@@ -140,10 +146,12 @@ def _build(cache: Path) -> None:
     work = cache / "work"
     shutil.rmtree(work, ignore_errors=True)
     apt = _Apt(work / "apt", mirror, security)
-    for name, pattern in KERNELS.items():
-        _build_kernel(cache, work, name, apt.download_kernel(apt.newest(pattern)))
+    staged = {
+        name: _build_kernel(cache, work, name, apt.download_kernel(apt.newest(pattern))) for name, pattern in KERNELS.items()
+    }
     _build_firmware(cache, work, apt.download("ovmf", NEWER_SUITE))
     _build_system(cache, mirror)
+    _build_disks(cache, work, apt, staged[disk.KERNEL])
     shutil.rmtree(work)
 
 
@@ -222,14 +230,15 @@ def _unpacked(packages: Iterable[Path], target: Path) -> Path:
 # --- what is built from them ------------------------------------------------------------------------------------------
 
 
-def _build_kernel(cache: Path, work: Path, name: str, packages: list[Path]) -> None:
+def _build_kernel(cache: Path, work: Path, name: str, packages: list[Path]) -> Path:
+    """Make a kernel's image and the archive of its modules; the result is the folder with these."""
     tree = _unpacked(packages, work / f"kernel-{name}")
     image = next(tree.rglob("vmlinuz*"))
     release = packages[0].name.partition("_")[0].removeprefix("linux-image-")
     base = tree / "usr" if (tree / "usr/lib/modules").is_dir() else tree
     _run("depmod", "-b", base, release)
     staged = work / f"modules-{name}"
-    for path in _with_dependencies(base, release):
+    for path in _with_dependencies(base, release, MODULES):
         target = staged / "usr" / path.relative_to(base)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
@@ -242,12 +251,13 @@ def _build_kernel(cache: Path, work: Path, name: str, packages: list[Path]) -> N
         archive.write(out, archive.tree(staged))
     shutil.copy(image, cache / f"kernel-{name}")
     shutil.rmtree(tree)
+    return staged
 
 
-def _with_dependencies(base: Path, release: str) -> list[Path]:
-    """The files of the modules that the guests load."""
+def _with_dependencies(base: Path, release: str, modules: Iterable[str]) -> list[Path]:
+    """The files of modules, each behind those that it needs."""
     found: dict[Path, None] = {}
-    for module in MODULES:
+    for module in modules:
         listed = _run("modprobe", "-d", base, "-S", release, "--show-depends", module)
         found.update((Path(line.split()[1]), None) for line in listed.splitlines() if line.startswith("insmod "))
     return list(found)
@@ -274,6 +284,20 @@ def _build_system(cache: Path, mirror: str) -> None:
     data = io.BytesIO()
     archive.write(data, archive.tree(root))
     (cache / "system.cpio").write_bytes(data.getvalue())
+
+
+def _build_disks(cache: Path, work: Path, apt: _Apt, staged: Path) -> None:
+    release = next((staged / "usr/lib/modules").iterdir()).name
+    parts = disk.Parts(
+        system=cache / "root",
+        kernel=cache / f"kernel-{disk.KERNEL}",
+        modules=staged,
+        packages=_unpacked((apt.download(name, GUEST_SUITE) for name in disk.PACKAGES), work / "disk-packages"),
+        loaders=_unpacked((apt.download(name, GUEST_SUITE) for name in disk.LOADERS), work / "disk-loaders"),
+        release=release,
+        to_load=_with_dependencies(staged / "usr", release, disk.ROOT_MODULES),
+    )
+    disk.build(cache, work, parts, PARAMETERS, _run)
 
 
 def compile_python(root: Path, *folders: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.lab import disk
 from tests.lab.config_space import Bar, Link, Look, QemuMemory
 from tests.lab.guests import BARE, LOOK, Guest, Running, Step
 from tests.lab.image import KERNELS
@@ -298,4 +299,26 @@ ERROR_GUESTS = {
     ),
 }
 
-GUESTS: dict[str, Guest] = {**IOMMU_GUESTS, **LINK_GUESTS, **BAR_GUESTS, **ERROR_GUESTS}
+# --- diagnosis to cure ------------------------------------------------------------------------------------------------
+
+# The same machine with room for its BARs.
+_CURED = replace(INTEL, cpu=f"{XEON},phys-bits=46")
+_LOOK_AGAIN: tuple[Step, ...] = (*_JUDGE, ("keep", "/proc/cmdline"), ("fix", "verify", BARE, "--verify"))
+_CURE: tuple[Step, ...] = (
+    *_LOOK_AGAIN,
+    ("fix", "patch", BARE),
+    ("fix", "plan.json", BARE, "--format", "json"),
+    ("keep_plan", "patch", "plan.json"),
+    ("apply",),
+    ("follow", "commands"),
+    ("follow", "show"),
+)
+
+CURE_GUESTS = {
+    f"cure-{loader}": Guest(
+        _CURED, steps=_CURE, boots=loader, restarts=((*_LOOK_AGAIN, ("follow", "revert")), (*_JUDGE, ("keep", "/proc/cmdline")))
+    )
+    for loader in (disk.GRUB, disk.SYSTEMD_BOOT)
+}
+
+GUESTS: dict[str, Guest] = {**IOMMU_GUESTS, **LINK_GUESTS, **BAR_GUESTS, **ERROR_GUESTS, **CURE_GUESTS}

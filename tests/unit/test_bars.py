@@ -160,9 +160,17 @@ def test_the_largest_offer(build, gpu):
 
 def test_without_an_address_there_is_nothing_to_measure(build, gpu):
     assert "no address" in of(gpu(bars=(build.missing_bar(),))).reason
-    assert "no address" in of(gpu(bars=())).reason
+    assert "not among those that are listed" in of(gpu(bars=())).reason
     assert of(gpu(bars=Unknown("timed out"))).reason == "timed out"
 
 
 def test_a_card_that_offers_more_than_a_legacy_bar_has_the_memory_for_it(gpu):
     assert of(gpu("1002:ffff", bar_size=256 * MIB), sizes={0: (256 * MIB, 8 * GIB)}).is_small is True
+
+
+@pytest.mark.parametrize("id_", ["1002:73bf", "10de:2504"])
+def test_a_bar_too_small_for_memory_is_another_one(build, gpu, id_):
+    """Where lspci -v numbers none and leaves one without an address out, the next one is counted in its place."""
+    doorbells = build.bar(0xE0000000, 2 * MIB, 0 if id_.startswith("1002") else 1)
+    assert vram_bar(gpu(id_, bars=(doorbells,))) is None
+    assert "not among those that are listed" in of(gpu(id_, bars=(doorbells,))).reason

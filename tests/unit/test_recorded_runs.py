@@ -371,6 +371,17 @@ SICK = {
         "Verification error @ element 0: val = nan, ref = 0.000000\nTest failed!\n",
         {("p2p-data", "failure")},
     ),
+    "rocm-bandwidth-test that may not copy": (
+        nothing_known,
+        "...\n          RocmBandwidthTest Version: 2.6.0\nSrc Device: Index 1, Type: GPU\nDst Device: Index 2, Type: GPU\n"
+        "Rocm Device hosting Src Memory cannot ACCESS Dst Memory\n\nSupported arguments:\n",
+        {("p2p-pair", "warning")},
+    ),
+    "TransferBench that may not copy": (
+        nothing_known,
+        "TransferBench v1.67.0\n[ERROR] Unable to enable peer access from GPU devices 1 to 0\n",
+        {("p2p-pair", "warning")},
+    ),
 }
 
 
@@ -386,3 +397,21 @@ def test_no_rate_is_told_where_data_are_wrong(build):
         for each in judged(build, make(build), text)["p2p-bandwidth"]:
             assert each.outcome == "unknown"
             assert "24." not in build.text(each)
+
+
+def test_who_may_not_copy_where_the_tool_names_no_address(build):
+    for name, subject in (
+        ("rocm-bandwidth-test that may not copy", ("Device 1", "Device 2")),
+        ("TransferBench that may not copy", ("GPU0", "GPU1")),
+    ):
+        make, text, _ = SICK[name]
+        found = judged(build, make(build), text)["p2p-pair"]
+        assert [each.subject for each in found if each.outcome == "warning"] == [subject]
+
+
+def test_simple_p2p_shows_the_figure_that_it_printed(build):
+    text = SICK["simpleP2P"][1].replace(
+        "Verification error @ element 0: val = nan, ref = 0.000000\nTest failed!", "Test passed"
+    )
+    (found,) = judged(build, nothing_known(build), text)["p2p-bandwidth"]
+    assert "printed: 24.21 GiB/s" in build.text(found)

@@ -34,8 +34,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lspci", ("lspci", "lspci-fields", "lspci-tree", "lspci-machine", "lspci-records", "sysfs-listing")),
     ("topology_xml", ("topology-xml", "hwloc-xml")),
-    ("nvidia", ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-topo", "nvidia-query")),
+    ("nvidia", ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-xml", "nvidia-topo", "nvidia-query", "nvidia-list")),
     ("amd", ("rocminfo", "rocm-smi", "amd-smi", "json")),
+    ("modules", ("complaint",)),
     ("user_rights", ("device-files", "file-acls", "user-ids", "user-groups", "memlock")),
     ("kernel_log", ("kernel-log",)),
     ("nccl", ("nccl-log",)),

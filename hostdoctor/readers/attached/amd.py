@@ -277,10 +277,17 @@ def _word(ends: tuple[str, str], cells: Mapping[str, tuple[PairCell, Part]]) -> 
 # --- why a tool found none --------------------------------------------------------------------------------------------
 
 
+def _kind_of(answer: str) -> RefusalKind | None:
+    """What the kernel's answer to opening /dev/kfd speaks of; nothing where the paste ends within it."""
+    if any(known.startswith(answer) and known != answer for known in _KINDS):
+        return None
+    return _KINDS.get(answer, "driver")
+
+
 def _refusals(infos: Sequence[tuple[Part, Rocminfo]], outputs: Sequence[tuple[Part, _Output]]) -> Iterator[Refusal]:
     works = any(agent.is_gpu for _, info in infos for agent in info.agents)
     for part, info in infos:
-        kind = _KINDS.get(info.kfd.text, "driver") if info.kfd else None
+        kind = _kind_of(info.kfd.text) if info.kfd else None
         if info.wsl or (works and kind not in ("permission", "prohibited")):
             continue  # another user's attempt, or another moment's: the driver serves GPUs
         if info.kfd and kind:

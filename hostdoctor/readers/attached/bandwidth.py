@@ -64,6 +64,7 @@ def _with_unlisted(run: Run) -> Run:
     """A run with the GPUs that only its tables name, since the paste lacks the list of devices."""
     listed = {device.subject for device in run.devices}
     pairs = [(each.origin, each.target) for each in run.transfers] + [(each.origin, each.target) for each in run.verifications]
+    pairs += [(each.accessor, each.owner) for each in run.words]
     ends = dict.fromkeys(end for pair in pairs for end in pair)
     found = [
         Device(end, int("".join(filter(str.isdecimal, end)) or 0), "", True, run.source)

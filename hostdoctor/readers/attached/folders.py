@@ -23,7 +23,17 @@ _EARLIER_BOOT = re.compile(r"Section: (?:\w+ )?Previous boot logs")
 _SAME_BOOT = "Section: Current boot logs"
 _DMESG = "Section: dmesg boot logs"
 
-_BY_COMMAND = {"groups": "user-groups", "id -nG": "user-groups", "id -Gn": "user-groups", "ulimit -l": "memlock"}
+_BY_COMMAND = {
+    "groups": "user-groups",
+    "id -nG": "user-groups",
+    "id -Gn": "user-groups",
+    "ulimit -l": "memlock",
+    "uname -r": "file:proc/sys/kernel/osrelease",
+}
+_PICKS_CPUINFO = re.compile(r"(?:cat|e?grep|head)\b.{0,200} /proc/cpuinfo\b")
+_LISTS_PARAMETERS = re.compile(r"(?:sudo )?ls(?: -\w{1,8})* /sys/module/amdgpu/parameters/?\Z")
+# What tools say in place of a file that they could not read, in any language: "cat: /sys/x: No such file or directory".
+_COMPLAINT = re.compile(r"(?:z?cat|e?grep|head|tail|less|more|sudo|ls|(?:ba|z|da)?sh): \S")
 
 
 def unfolded(files: Iterable[Attachment]) -> list[Attachment]:
@@ -67,13 +77,23 @@ def placed(files: Iterable[Attachment]) -> tuple[dict[str, Attachment], list[Att
 
 def named(part: Part) -> Part:
     """A part that nothing recognised, or of which there is more than one kind, as the command above it or its name tells."""
+    if not part.kind and _COMPLAINT.match(next((line for line in part.lines if line.strip()), "")):
+        return msgspec.structs.replace(part, kind="complaint")
     if place := boot_place(part):
         return msgspec.structs.replace(part, kind=f"file:{place}")
     if part.kind or not part.command:
         return part
-    place = place_of(path_of_command(part.command))
-    kind = f"file:{place}" if place else _BY_COMMAND.get(part.command, "")
+    kind = _printed_by(part.command)
     return msgspec.structs.replace(part, kind=kind) if kind else part
+
+
+def _printed_by(command: str) -> str:
+    """The kind of what a command printed, of which the lines say nothing."""
+    if place := place_of(path_of_command(command)):
+        return f"file:{place}"
+    if _LISTS_PARAMETERS.match(command):
+        return "parameter-names"
+    return "file:proc/cpuinfo" if _PICKS_CPUINFO.match(command) else _BY_COMMAND.get(command, "")
 
 
 def of_this_boot(parts: Sequence[Part]) -> Iterator[Part]:

@@ -204,14 +204,16 @@ def _with_sizes(host: Host, new: Iterable[Function]) -> Host:
         old = functions.get(function.address)
         if old is not None and not isinstance(old.bars, Unknown) and not isinstance(function.bars, Unknown):
             said = {bar.index: bar for bar in function.bars if bar.size_bytes}
-            bars = tuple(
-                msgspec.structs.replace(bar, size_bytes=said[bar.index].size_bytes, said_at=said[bar.index].said_at)
-                if not bar.assigned and not bar.size_bytes and bar.index in said
-                else bar
-                for bar in old.bars
-            )
+            bars = tuple(_sized(bar, said.get(bar.index)) for bar in old.bars)
             functions[function.address] = msgspec.structs.replace(old, bars=bars)
     return msgspec.structs.replace(host, functions=functions)
+
+
+def _sized(bar: Bar, said: Bar | None) -> Bar:
+    """A BAR without an address with its size from the log, which says where it had one or that it found no space."""
+    if bar.assigned or bar.size_bytes or said is None:
+        return bar
+    return msgspec.structs.replace(bar, size_bytes=said.size_bytes, said_at="" if said.assigned else said.said_at)
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

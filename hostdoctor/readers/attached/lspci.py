@@ -12,7 +12,7 @@ import msgspec
 from hostdoctor.evidence.memory import MemoryEvidence
 from hostdoctor.facts.host import Host
 from hostdoctor.facts.pci import ROOT_PORT, ConfigFacts, Function, Link, Power
-from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
 from hostdoctor.knowledge import pci_names
 from hostdoctor.parsers.lspci import Entry, Identity, Listing, parse_lspci
 from hostdoctor.parsers.lspci_machine import parse_machine, parse_record
@@ -22,12 +22,15 @@ from hostdoctor.readers.attached.merge import address_of, with_functions
 from hostdoctor.readers.attached.mount import listed_files
 from hostdoctor.readers.attached.pci_names import named
 from hostdoctor.readers.pci import link_of_attributes
+from hostdoctor.readers.text import attribute, integer
 
 _NO_BRIDGE = Unknown("the bridge above it is not in this evidence", "attach the whole output of sudo lspci -vvv")
 _STATES = {"D3": "D3hot"}  # lspci reads the register, which a function in D3cold does not answer for
 _HOST_BRIDGE, _BRIDGE, _VGA = 0x0600, 0x060400, 0x030000
 _IDS = re.compile(r" ?\[([0-9a-f]{4}):([0-9a-f]{4})\]$")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_ROOT_BUS = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_IDENTITY = {"vendor": 0xFFFF, "device": 0xFFFF, "class": 0xFFFFFF}  # and what the file's number can be
 _BLOCKS = ("lspci", "lspci-fields")
 _VIRTUAL = ("Virtual Function", "MxGPU")
 
@@ -120,15 +123,35 @@ def _function(where: str, entry: Entry) -> Function:
 
 
 def _linked(part: Part) -> Iterator[Function]:
-    """Functions of which files of sysfs are listed: their links; whatever else is there the readers of a tree find."""
+    """Functions of which files of sysfs are listed: links and ids, and the bridge above where the path leads over it.
+
+    Whatever else is there the readers of a tree find.
+    """
     files = {path: f"{text}\n".encode() for path, text in listed_files(part).items()}
     evidence = MemoryEvidence(files, ())
     for folder in evidence.folders_named(_ADDRESS):
-        link = link_of_attributes(evidence.directory(folder))
-        address = address_of(folder.rpartition("/")[2])
-        if address and link and not isinstance(link, Unknown):
-            nothing = Function(address=address, vendor=0, device=0, class_code=0, driver=NOT_CAPTURED, parent=_NO_BRIDGE)
-            yield msgspec.structs.replace(nothing, link=link, origin=f"/{folder}")
+        above, _, name = folder.rpartition("/")
+        attributes = evidence.directory(folder)
+        link = link_of_attributes(attributes)
+        if (address := address_of(name)) and link and not isinstance(link, Unknown):
+            vendor, device, class_code = (
+                known(integer(attribute(attributes, each), 16), 0) & mask for each, mask in _IDENTITY.items()
+            )
+            yield Function(
+                address=address,
+                vendor=vendor,
+                device=device,
+                class_code=class_code,
+                driver=NOT_CAPTURED,
+                parent=_above(above.rpartition("/")[2]),
+                link=link,
+                origin=f"/{folder}",
+            )
+
+
+def _above(folder: str) -> str | Unknown | None:
+    """What a function's folder lies in: that of the bridge above, or that of its root bus; any other tells nothing."""
+    return None if _ROOT_BUS.fullmatch(folder) else _NO_BRIDGE if not _ADDRESS.fullmatch(folder) else address_of(folder)
 
 
 def _class_code(identity: Identity) -> int:
@@ -194,13 +217,15 @@ def _placed(functions: dict[str, Function], places: Iterable[Place], entries: It
     roots = {_bus_of(address_of(entry.address) or "") for entry in entries if entry.port_type == ROOT_PORT}
     roots.update(_bus_of(each.address) for each in functions.values() if each.class_code >> 8 == _HOST_BRIDGE)
     parents: dict[str, str | Unknown | None] = {}
-    for address in functions:
+    for address, function in functions.items():
         bus = _bus_of(address)
         bridge = above.get(bus)
         if address in drawn:
             parents[address] = drawn[address]
         elif bridge and bridge != address:
             parents[address] = bridge
+        elif not isinstance(function.parent, Unknown):
+            parents[address] = function.parent
         else:
             parents[address] = None if bus in roots or bus.endswith(":00") else _NO_BRIDGE
     return {

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hostdoctor import knowledge
 from hostdoctor.facts.host import Contradiction, Host
 from hostdoctor.facts.pci import Function, Power
 from hostdoctor.facts.unknown import Unknown
@@ -62,4 +63,18 @@ def _contradictions(old: Function, new: Function) -> list[Contradiction]:
             shown = [f"{value:04x}" if name != "numa_node" else str(value) for value in (ours, theirs)]
             said = ((old.origin, shown[0]), (new.origin, shown[1]))
             found.append(Contradiction(old.address, what, said))
+    if products := _other_products(old, new):
+        found.append(Contradiction(old.address, "model", ((old.origin, products[0]), (new.origin, products[1]))))
     return found
+
+
+def _other_products(old: Function, new: Function) -> tuple[str, str] | None:
+    """What both are called, where one source tells an id, the other a name, and no product has both."""
+    if bool(old.device) == bool(new.device) or not (old.device or old.name) or not (new.device or new.name):
+        return None
+    numbered, named = (old, new) if old.device else (new, old)
+    by_id, by_name = knowledge.gpus_by_id(numbered.id), knowledge.gpus_by_name(named.name)
+    if not by_id or not by_name or {each.name for each in by_id} & {each.name for each in by_name}:
+        return None
+    names = {id(numbered): by_id[0].name, id(named): named.name}
+    return names[id(old)], names[id(new)]

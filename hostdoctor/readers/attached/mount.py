@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hostdoctor.evidence.attached import Attachment
 from hostdoctor.evidence.memory import MemoryEvidence
 from hostdoctor.parsers.paste import Part
-from hostdoctor.parsers.system_tools import dmidecode_files, lscpu_files, release_files, sysctl_files
+from hostdoctor.parsers.system_tools import dmidecode_files, lscpu_files, parameter_files, release_files, sysctl_files
 from hostdoctor.readers.attached.boot_names import without_prose
 from hostdoctor.readers.boot_loader import BOOTCTL, GRUBBY
 
@@ -32,6 +32,7 @@ _TOOLS: dict[str, Callable[[Sequence[str]], dict[str, str]]] = {
     "sysctl": sysctl_files,
     "lscpu": lscpu_files,
     "dmidecode": dmidecode_files,
+    "parameter-names": parameter_files,
 }
 
 

@@ -13,6 +13,7 @@ from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.parsers.nccl import Hop, NcclLog, address_of_bus_id, parse_log
 from hostdoctor.parsers.paste import Part
 from hostdoctor.readers.attached.merge import with_functions
+from hostdoctor.readers.attached.nvidia import reason_of
 
 _DISPLAY = 0x030000
 _SHORTEST_BUS_ID = 4  # digits; a device's number has fewer
@@ -36,6 +37,9 @@ def _with_log(host: Host, log: NcclLog, places: Sequence[str]) -> Host:
     numa = host.numa
     if log.numa_balancing is not None and isinstance(numa.balancing, Unknown):
         numa = msgspec.structs.replace(numa, balancing=1)
+    if log.nvml_failure and not isinstance(host.nvml, Nvml) and not host.nvml_complaint:
+        text, line = log.nvml_failure
+        host = msgspec.structs.replace(host, nvml=reason_of(text), nvml_complaint=places[line])
     return msgspec.structs.replace(host, pair_words=words, numa=numa)
 
 

@@ -12,10 +12,20 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from hostdoctor.facts.driver import Nvml, NvmlGpu, NvmlPair
-from hostdoctor.facts.host import Host, Module
-from hostdoctor.facts.pci import NVIDIA, Function
+from hostdoctor.facts.host import Contradiction, Host, Module
+from hostdoctor.facts.pci import NVIDIA, Function, Link
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
-from hostdoctor.parsers.nvidia_smi import Output, Reading, hex_of, nvml_gpu, parse_listing, parse_query, parse_table
+from hostdoctor.parsers.nvidia_smi import (
+    Output,
+    Reading,
+    hex_of,
+    is_complaint,
+    nvml_gpu,
+    parse_list,
+    parse_listing,
+    parse_query,
+    parse_table,
+)
 from hostdoctor.parsers.nvidia_smi_xml import parse_xml_listing
 from hostdoctor.parsers.nvidia_topo import LEVELS, STATUS, Matrix, nvlinks_of, parse_matrices
 from hostdoctor.parsers.paste import Part
@@ -48,6 +58,7 @@ def apply(host: Host, parts: Sequence[Part]) -> Host:
     functions = [*_functions(found, numbers), *_functions_of_matrices(matrices, numbers), *_lost_functions(gpus)]
     host = with_functions(host, functions)
     host = _with_nodes(_with_environment(host, found), [matrix for matrix, _ in matrices])
+    host = _with_contradictions(host, gpus)
     pairs = _pairs(matrices, numbers)
     complaint = next(_complaints(found), None)
     if gpus or pairs or any(each.output.driver_version for each in found):
@@ -63,6 +74,8 @@ def _parsed(part: Part) -> Output:
         return parse_xml_listing(part.text)
     if part.kind == "nvidia-smi-q":
         return parse_listing(part.lines)
+    if part.kind == "nvidia-list":
+        return parse_list(part.lines)
     return parse_query(part.lines, part.command) if part.kind == "nvidia-query" else parse_table(part.lines)
 
 
@@ -153,7 +166,7 @@ def _function(reading: Reading, address: str, origin: str) -> Function:
         class_code=class_code,
         subsystem_vendor=subsystem & 0xFFFF,
         subsystem_device=subsystem >> 16,
-        name=fields.get("name", "")[:80],
+        name="" if is_complaint(fields.get("name", "")) else fields.get("name", "")[:80],
     )
 
 
@@ -173,6 +186,19 @@ def _lost_functions(gpus: Mapping[str, NvmlGpu]) -> Iterator[Function]:
     for address, gpu in gpus.items():
         if gpu.lost or gpu.trouble:
             yield _bound(address, gpu.origin)
+
+
+def _with_contradictions(host: Host, gpus: Mapping[str, NvmlGpu]) -> Host:
+    """The host with what lspci and nvidia-smi tell differently of a link: its width, which no load changes."""
+    functions = {} if isinstance(host.functions, Unknown) else host.functions
+    found = []
+    for address, gpu in gpus.items():
+        link = functions[address].link if address in functions else None
+        width = link.current_width if isinstance(link, Link) else 0
+        if isinstance(width, int) and isinstance(gpu.link_width, int) and 0 < width != gpu.link_width > 0:
+            said = ((functions[address].origin, f"x{width}"), (gpu.origin, f"x{gpu.link_width}"))
+            found.append(Contradiction(address, "link width", said))
+    return msgspec.structs.replace(host, contradictions=(*host.contradictions, *found)) if found else host
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -253,10 +279,11 @@ def _complaints(found: Sequence[_Found]) -> Iterator[tuple[Unknown, str]]:
     for each in found:
         for trouble in each.output.troubles:
             if not trouble.gpu:
-                yield _reason(trouble.text), each.part.where(trouble.line)
+                yield reason_of(trouble.text), each.part.where(trouble.line)
 
 
-def _reason(text: str) -> Unknown:
+def reason_of(text: str) -> Unknown:
+    """A complaint about the driver as NVML's own library gives it, with the code that checks look for."""
     if "mismatch" in text.lower():
         return Unknown("the loaded NVIDIA driver and its libraries are of different versions (NVML 18)")
     if "communicate with the NVIDIA driver" in text or text.startswith("Driver Not Loaded"):

@@ -89,6 +89,22 @@ def test_a_gpu_without_its_memory_bar_is_not_in_order_where_config_space_was_not
     assert (found.outcome, found.subject) == ("unknown", (GPU,))
 
 
+def test_a_gpu_without_its_memory_bar_is_not_in_order_where_nothing_names_it(build, verdict, with_gpu):
+    found = verdict(ID, with_gpu(bars=(build.bar(0xE0000000, 2 * build.MIB, 2),), config=ConfigFacts()))
+    assert (found.outcome, found.subject) == ("unknown", (GPU,))
+    assert "not among those that are listed" in found.title
+
+
+def test_nothing_is_in_order_where_no_bar_was_seen(build, verdict):
+    found = verdict(ID, build.host(build.function("0000:e1:00.0", "15b3:1017", bars=NOT_CAPTURED)))
+    assert (found.outcome, found.subject) == ("unknown", ())
+
+
+def test_a_text_has_no_lines_of_a_resource_file(build, verdict, with_gpu, text):
+    found = verdict(ID, with_gpu(bars=(build.missing_bar(0),), origin="lspci.txt:120"))
+    assert "line 1" not in text(found)
+
+
 def test_not_judged_in_a_guest(build, verdict):
     guest = build.host(build.gpu(GPU, build.V620, bars=(build.missing_bar(),)), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"

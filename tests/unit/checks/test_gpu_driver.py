@@ -118,6 +118,10 @@ def test_one_that_the_command_line_keeps_is_on_purpose(build, judge):
     assert of_first(judge, nvidia_host(build, "vfio-pci", command_line="ro vfio-pci.ids=10de:2231")).outcome == "info"
 
 
+def test_one_for_guests_is_a_fact_where_the_command_line_is_not_seen(build, judge):
+    assert of_first(judge, nvidia_host(build, "vfio-pci", command_line=NOT_CAPTURED)).outcome == "info"
+
+
 def test_one_for_guests_beside_others_is_on_purpose(build, judge):
     parts = build.changed(build.two_nvidia_gpus(build.RTX_4090, build.A5000), GPU, driver="vfio-pci")
     assert of_first(judge, build.host(parts)).outcome == "info"

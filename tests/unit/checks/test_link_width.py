@@ -133,3 +133,34 @@ def test_a_soldered_chip_with_fewer_lanes_is_no_fault(build, verdict):
     assert (laptop.outcome, laptop.remedies) == ("info", ())
     assert "x8" in laptop.title
     assert verdict(ID, build.host(parts, firmware=Firmware(chassis_type="3"))).outcome == "failure"
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("GA104M [GeForce RTX 3080 Mobile / Max-Q 8GB/16GB]", "info"),
+        ("TU106GLM [Quadro RTX 3000 Mobile / Max-Q]", "info"),
+        ("AD107M [GeForce RTX 4060 Max-Q / Mobile]", "info"),
+        ("GB203M / GN22-X9 [GeForce RTX 5080 Max-Q / Mobile]", "info"),
+        ("GA102 [GeForce RTX 3090]", "failure"),
+        ("GM200GL [Tesla M40]", "failure"),
+        ("Navi 23 [Radeon RX 6600/6600 XT/6600M]", "failure"),
+        ("", "failure"),
+    ],
+)
+def test_a_text_names_the_chips_of_portable_computers(build, verdict, name, outcome):
+    card = build.gpu("0000:01:00.0", "10de:249c", PORT, at=build.link(8.0, 8, 16.0, 16), name=name)
+    host = build.host(build.root_port(PORT), card, firmware=Firmware())
+    assert verdict(ID, host).outcome == outcome
+    desktop = build.host(build.root_port(PORT), card, firmware=Firmware(chassis_type="3"))
+    assert verdict(ID, desktop).outcome == "failure"
+
+
+@pytest.mark.parametrize(("id_", "outcome"), [("1022:14a1", "unknown"), ("10b5:8796", "ok"), ("1022:43f5", "ok")])
+def test_a_switch_of_amd_that_no_table_has_may_be_the_cards_own(build, verdict, id_, outcome):
+    """Then its GPU's link says nothing of the slot, and the one above is no bottleneck but the slot's."""
+    narrow = build.link(16.0, 8, 16.0, 16)
+    switch = build.switch(0x01, PORT, id_=id_, at=narrow)
+    host = build.host(build.root_port(PORT, at=narrow), switch, build.gpu("0000:11:00.0", "1002:66a1", "0000:02:00.0"))
+    assert verdict(ID, host).outcome == outcome
+    assert verdict("path-bottleneck", host).outcome == ("unknown" if outcome == "unknown" else "warning")

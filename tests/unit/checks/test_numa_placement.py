@@ -28,6 +28,13 @@ def test_spread_over_nodes_is_a_fact(build, verdict):
     assert found.remedies == ("numa-bind",)
 
 
+def test_functions_tell_that_there_are_several_nodes(build, verdict):
+    """As lspci prints them, in a text without the host's own list of nodes."""
+    parts = build.changed(build.two_navi_cards(), build.SECOND, numa_node=1)
+    assert verdict(ID, build.host(parts, nodes=NOT_CAPTURED)).outcome == "info"
+    assert verdict(ID, build.host(build.two_navi_cards(), nodes=NOT_CAPTURED)).outcome == "unknown"
+
+
 def test_firmware_that_does_not_say_is_a_fact_about_those_gpus(build, verdict, text):
     parts = build.changed(build.two_navi_cards(), build.SECOND, numa_node=UNSAID)
     found = verdict(ID, build.host(parts, nodes=(0, 1)))

@@ -281,6 +281,7 @@ def test_a_gpu_far_slower_than_all_others(build, judge, text):
         pytest.param(lambda a, b: 50.0 if a // 2 == b // 2 else 18.0, id="two sockets"),
         pytest.param(lambda a, b: 180.0 if a // 2 == b // 2 else 40.0, id="bridges between pairs"),
         pytest.param(lambda a, b: 14.0 if 3 in (a, b) else 50.0, id="one on the other socket"),
+        pytest.param(lambda a, b: 24.0 if 3 in (a, b) else 360.0, id="one beside three that a fabric joins"),
         pytest.param(lambda a, b: 3.9, id="all alike"),
     ],
 )
@@ -389,3 +390,127 @@ def test_a_guest_is_not_judged(build, verdict):
 def test_nothing_recorded_between_gpus_is_not_applicable(build, verdict, runs):
     runs = (build.run(build.copy("host:0", A, 26.0)),) if runs is None else runs
     assert verdict("p2p-bandwidth", build.host(build.two_navi_cards(), runs=runs)).outcome == "not-applicable"
+
+
+# --- what host copies and latencies tell ------------------------------------------------------------------------------
+
+
+def with_host_copies(build, gpus, one_way, to_gpu, from_gpu, **more):
+    """Every pair one way, and each GPU's own copies to and from the host."""
+    pairs = [(a, b) for a in gpus for b in gpus if a != b]
+    found = [build.copy(a, b, one_way(a, b)) for a, b in pairs]
+    found += [build.copy("host:0", gpu, to_gpu(gpu)) for gpu in gpus] + [
+        build.copy(gpu, "host:0", from_gpu(gpu)) for gpu in gpus
+    ]
+    return build.run(*found, cpus=("AMD EPYC 7302 16-Core Processor",), **more)
+
+
+def test_slow_host_copies_do_not_make_pcie_a_fabric(build, judge, text):
+    run = with_host_copies(build, (A, B), lambda a, b: 22.5, lambda gpu: 3.1, lambda gpu: 26.4)
+    found = judge("p2p-bandwidth", build.host(unknown_links(build, A, B), runs=(run,)))
+    assert outcomes(found) == {"info"}
+    assert "fabric" not in text(found[0])
+    assert "not judged" in found[0].title
+
+
+def test_more_than_pcie_carries_is_told_apart_from_the_rest(build, judge):
+    rates = {frozenset(FOUR[:2]): 270.0, frozenset(FOUR[2:]): 270.0}
+    pairs = [(a, b) for a in FOUR for b in FOUR if a != b]
+    run = build.run(*(build.copy(a, b, rates.get(frozenset((a, b)), 20.0)) for a, b in pairs), cpus=())
+    found = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR, id_="10de:20b5"), runs=(run,)))
+    titles = {each.title for each in found}
+    assert {each.partition(" ")[0] for each in titles} == {"270.0", "20.0"}
+    assert any("more than PCIe carries" in each for each in titles)
+
+
+def test_fabric_and_unknown_way_keep_their_own_figures(build, judge):
+    rates = {frozenset(FOUR[:2]): 90.5}
+    pairs = [(a, b) for a in FOUR for b in FOUR if a != b]
+    run = build.run(*(build.copy(a, b, rates.get(frozenset((a, b)), 12.2)) for a, b in pairs))
+    found = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR, id_="1002:740f"), runs=(run,)))
+    assert {each.title.partition(",")[0].partition(";")[0] for each in found} == {"90.5 GB/s one way", "12.2 GB/s one way"}
+
+
+def test_a_gpu_whose_host_copies_are_as_slow_is_named(build, judge):
+    slow = FOUR[3]
+    run = with_host_copies(
+        build,
+        FOUR,
+        lambda a, b: 3.1 if slow in (a, b) else 24.0,
+        lambda gpu: 3.2 if gpu == slow else 25.8,
+        lambda gpu: 3.3 if gpu == slow else 26.2,
+    )
+    found = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR), runs=(run,)))
+    warned = [each for each in found if each.outcome == "warning"]
+    assert {slow in each.subject for each in warned} == {True}
+    assert len(warned) == 6
+    assert {each.outcome for each in found if slow not in each.subject} == {"ok"}
+
+
+def test_slow_pairs_of_a_gpu_with_fast_host_copies_stay_a_failure(build, judge):
+    slow = FOUR[3]
+    run = with_host_copies(build, FOUR, lambda a, b: 3.0 if slow in (a, b) else 24.0, lambda gpu: 26.0, lambda gpu: 26.2)
+    found = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR), runs=(run,)))
+    assert {each.outcome for each in found if slow in each.subject} == {"failure"}
+
+
+def test_a_lopsided_pair_is_not_just_a_little_slower_than_staged(build, judge):
+    found = [build.copy(A, B, 26.0, peer_access=True), build.copy(B, A, 9.0, peer_access=True)]
+    for ends in ((A, B), (B, A)):
+        found += [build.copy(*ends, 12.0, peer_access=False)]
+        found += [build.copy(*ends, 30.0, both_ways=True, peer_access=True)]
+        found += [build.copy(*ends, 18.0, both_ways=True, peer_access=False)]
+    described = build.host(unknown_links(build, A, B), runs=(build.run(*found, cpus=()),))
+    by_pair = {each.subject: each for each in judge("p2p-bandwidth", described)}
+    assert by_pair[B, A].outcome == "warning"
+    assert "one direction" in by_pair[B, A].title
+
+
+@pytest.mark.parametrize(("latency", "outcome"), [(1.6, "info"), (14.0, "info"), (49204.8, "warning")])
+def test_small_copies_that_take_milliseconds(build, judge, latency, outcome):
+    run = arms(build, 24.5, 20.1, 41.5, 25.0, latency=latency)
+    assert outcomes(judge("p2p-bandwidth", build.host(unknown_links(build, A, B), runs=(run,)))) == {outcome}
+
+
+def test_what_holds_direct_copies_up_is_named(build, judge, text):
+    run = arms(build, 5.9, 9.8, 8.1, 15.0, gpus=("0000:13:00.0", "0000:23:00.0"))
+    found = judge("p2p-bandwidth", build.host(build.below_one_switch(acs=build.REDIRECT), runs=(run,)))
+    assert outcomes(found) == {"failure"}
+    assert "ACS redirect on" in text(found[0])
+    assert "acs-clear-redirect" in found[0].remedies
+
+
+def test_arms_that_are_alike_prove_nothing_where_no_access_is_told(build, judge):
+    """The end of p2pBandwidthLatencyTest on cards that the driver grants no access: both arms are staged."""
+    found = []
+    for ends in ((A, B), (B, A)):
+        for granted in (None, False):
+            found += [
+                build.copy(*ends, 20.1, peer_access=granted),
+                build.copy(*ends, 25.0, both_ways=True, peer_access=granted),
+            ]
+            found += [build.copy(*ends, latency_us=14.2, peer_access=granted)]
+    run = build.run(*found, tool="p2pBandwidthLatencyTest", cpus=())
+    told = judge("p2p-bandwidth", build.host(unknown_links(build, A, B, id_="10de:2684"), runs=(run,)))
+    assert outcomes(told) == {"info"}
+    assert "whether any is granted" in told[0].title
+
+
+@pytest.mark.parametrize(("granted", "outcome"), [(None, "info"), (True, "failure")])
+def test_staged_rates_over_known_links_where_no_access_is_told(build, judge, granted, outcome):
+    gpus = ("0000:41:00.0", "0000:81:00.0")
+    found = [build.copy(*ends, 6.1, both_ways=True, peer_access=granted) for ends in (gpus, gpus[::-1])]
+    run = build.run(*found, tool="p2pBandwidthLatencyTest", cpus=())
+    functions = build.two_nvidia_gpus("10de:2204", at=build.link(16.0, 16))
+    assert outcomes(judge("p2p-bandwidth", build.host(functions, runs=(run,)))) == {outcome}
+
+
+def test_a_cut_table_makes_no_gpu_an_outlier(build, judge):
+    """Of the second GPU's row in the last table only the first cell is left."""
+    pairs = [(a, b) for a in FOUR for b in FOUR if a != b]
+    slow = {frozenset(FOUR[:2])}
+    found = [build.copy(a, b, 1.9 if {a, b} in slow else 22.5) for a, b in pairs]
+    found += [build.copy(FOUR[0], b, 2.5 if b == FOUR[1] else 42.0, both_ways=True) for b in FOUR[1:]]
+    found += [build.copy(FOUR[1], FOUR[0], 2.5, both_ways=True)]
+    told = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR), runs=(build.run(*found, cpus=()),)))
+    assert {each.outcome for each in told if set(each.subject) not in slow} == {"info"}

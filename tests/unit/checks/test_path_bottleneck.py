@@ -121,3 +121,23 @@ def test_not_judged_in_a_guest_nor_without_a_gpu(build, verdict):
     guest = build.host(build.gpu("0000:03:00.0", build.V620), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
     assert verdict(ID, build.host()).outcome == "not-applicable"
+
+
+@pytest.mark.parametrize(
+    ("root_id", "box_id"),
+    [("8086:9a23", "8086:15ef"), ("1022:14cd", "1b21:2461"), ("8086:15ea", "8086:15ef")],
+)
+def test_a_tunnel_has_no_rate_of_its_own(build, verdict, root_id, box_id):
+    """Thunderbolt and USB4 ports say 2.5 GT/s x4, trained below what they can do or not, whatever the cable carries."""
+    slow = build.link(2.5, 4, 8.0, 4)
+    box = build.switch(0x01, ROOT, id_=box_id, at=slow)
+    card = build.gpu("0000:11:00.0", build.RTX_4090, "0000:02:00.0", at=build.link(8.0, 4, 16.0, 16))
+    found = verdict(ID, build.host(build.root_port(ROOT, root_id, at=slow), box, card))
+    assert (found.outcome, found.subject) == ("unknown", ("0000:11:00.0",))
+    assert "Thunderbolt or USB4" in found.title
+
+
+def test_the_controller_of_thunderbolt_itself_hangs_on_a_wire(build, verdict):
+    box = build.switch(0x01, ROOT, id_="8086:15ef", at=build.link(2.5, 4, 8.0, 4))
+    card = build.gpu("0000:11:00.0", build.RTX_4090, "0000:02:00.0", at=build.link(8.0, 4, 16.0, 16))
+    assert verdict(ID, build.host(build.root_port(ROOT, at=build.link()), box, card)).outcome == "warning"

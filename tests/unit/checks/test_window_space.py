@@ -6,7 +6,7 @@ import pytest
 
 from hostdoctor.facts.host import Cpu, MemoryMap
 from hostdoctor.facts.pci import Bar, ConfigFacts
-from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown
+from hostdoctor.facts.unknown import NEEDS_ROOT, NOT_CAPTURED, Unknown
 
 ID = "window-space"
 PORT, GPU = "0000:40:01.1", "0000:41:00.0"
@@ -272,3 +272,8 @@ def test_a_product_whose_memory_is_not_known_accuses_no_root_bus(build, verdict,
 def test_not_judged_in_a_guest(build, verdict):
     guest = build.host(build.gpu(GPU, build.V620, bars=(build.missing_bar(0, 32 * GIB),)), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
+
+
+def test_nothing_is_in_order_where_no_bar_was_seen(build, verdict):
+    found = verdict(ID, build.host(build.function("0000:e1:00.0", "15b3:1017", bars=NOT_CAPTURED)))
+    assert (found.outcome, found.subject) == ("unknown", ())

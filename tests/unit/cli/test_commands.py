@@ -474,3 +474,61 @@ def test_a_fault_of_the_program_itself_is_told_in_one_line():
     shown = {**os.environ, "HOSTDOCTOR_TRACEBACK": "1"}
     again = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=shown)
     assert "Traceback" in again.stderr
+
+
+# --- attachments -----------------------------------------------------------------------------------------------------
+
+RBT = Path("tests/cases/rbt-staged-on-3.0-x8/input/rocm-bandwidth-test.txt")
+DMESG = Path("tests/cases/rbt-staged-on-3.0-x8/input/dmesg.txt")
+
+
+def scanned(hostdoctor, *arguments):
+    done = hostdoctor("scan", "--format", "json", *arguments)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def in_repository(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[3])
+
+
+@pytest.mark.usefixtures("in_repository")
+@pytest.mark.parametrize("arguments", [[RBT, DMESG], ["--from", RBT, "--from", DMESG], [RBT, "--with-bandwidth", DMESG]])
+def test_attachments_are_one_host(hostdoctor, arguments):
+    report = scanned(hostdoctor, *arguments)
+    assert report["evidence"]["kind"] == "attachments"
+    assert report["evidence"]["sources"] == [str(RBT), str(DMESG)]
+    assert {"rocm-bandwidth-test.txt:2 rocm-bandwidth-test", "dmesg.txt:1 kernel-log"} <= set(report["evidence"]["files"])
+    found = {(each["check"], each["outcome"]) for each in report["findings"] if each["subject"]}
+    assert ("host-bandwidth", "ok") in found
+    assert {outcome for check, outcome in found if check == "p2p-bandwidth"} & {"failure", "warning"}
+
+
+@pytest.mark.usefixtures("in_repository")
+def test_a_recorded_run_belongs_to_the_tree_it_is_given_with(hostdoctor):
+    case = "tests/cases/seed-v620-after"
+    run = f"{case}/attachments/rocm-bandwidth-test.txt"
+    report = scanned(hostdoctor, "--root", f"{case}/input", "--with-bandwidth", run)
+    assert report["evidence"]["kind"] == "root"
+    assert ("p2p-bandwidth", "ok") in {(each["check"], each["outcome"]) for each in report["findings"]}
+
+
+def test_a_recorded_run_alone_belongs_to_this_host(process):
+    done = process("scan", "--format", "json", "--with-bandwidth", Path(__file__).parents[3] / RBT)
+    assert json.loads(done.stdout)["evidence"]["kind"] == "live"
+
+
+@pytest.mark.usefixtures("in_repository")
+def test_standard_input(process):
+    done = process("scan", "-", "--format", "json", shell=f'cat {DMESG} | "$@"')
+    report = json.loads(done.stdout)
+    assert report["evidence"]["sources"] == ["-"]
+    assert report["evidence"]["files"] == ["standard input:1 kernel-log"]
+
+
+def test_what_was_not_understood_is_told(hostdoctor, tmp_path):
+    (tmp_path / "note.txt").write_text("my GPUs are slow\n\nroot=/dev/sda1 ro quiet\n")
+    done = hostdoctor("scan", tmp_path / "note.txt")
+    assert "Not read: note.txt:1 (nothing known begins like this: 'my GPUs are slow')." in done.stdout
+    report = scanned(hostdoctor, tmp_path / "note.txt")
+    assert [each["source"] for each in report["evidence"]["unread"]] == ["note.txt:1"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostdoctor.parsers.bls import parse_bls, parse_bootctl, parse_grubby
-from hostdoctor.parsers.grub_cfg import grub_words, is_recovery, kernel_parameters, parse_grub_cfg, parse_grubenv
+from hostdoctor.parsers.grub_cfg import grub_words, is_recovery, kernel_parameters, parse_grub_cfg, parse_grubenv, raw_words
 from hostdoctor.parsers.kernel_cmdline_file import parse_command_line_file, parse_extlinux
 
 GRUB_CFG = """#
@@ -223,3 +223,32 @@ def test_variables_that_hold_each_other_do_not_grow_without_end():
     found = parse_grub_cfg(doubled + entries)
     assert all(len(value) <= 1 << 13 for value in found.variables.values())
     assert len(kernel_parameters(found.entries[0].arguments, found.variables)) < 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("quiet  splash\t", [("quiet", "quiet"), ("splash", "splash")]),
+        ("a\\;b 'c d' \"e\"f", [("a\\;b", "a;b"), ("'c d'", "c d"), ('"e"f', "ef")]),
+        ("a#b $x", [("a#b", "a#b"), ("$x", "")]),
+        ("", []),
+        ("a;b", None),
+        ("a #b", None),
+        ("a 'b", None),
+        ('a "b', None),
+        ('a "b\\"', None),
+        ("a\\", None),
+        ("a\nb", None),
+        ("a{", None),
+    ],
+)
+def test_words_with_their_places(text, words):
+    found = raw_words(text)
+    assert words == (None if found is None else [(each.text, each.word) for each in found])
+    assert all(text[each.start : each.end] == each.text for each in found or ())
+
+
+@given(st.text("ab \"'\\;#$x\n", max_size=40))
+def test_a_word_behind_a_text_that_is_read_to_its_end_arrives(text):
+    if raw_words(text) is not None:
+        assert grub_words(f"{text} MARK")[-1:] == ["MARK"]

@@ -91,3 +91,8 @@ def test_any_text(lines):
     parse_id(lines)
     parse_groups(lines)
     parse_memlock(lines)
+
+
+@pytest.mark.parametrize("cut", ["", " gid=1000(a)", " gid=1000(a) groups=1000(a),", " gid=1000(a) groups=1000(a),27(su"])
+def test_an_id_that_the_paste_cuts_is_nobodys(cut):
+    assert parse_id([f"uid=1000(a){cut}"]) is None

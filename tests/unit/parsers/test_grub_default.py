@@ -314,3 +314,43 @@ def test_values_that_hold_each_other_do_not_grow_without_end(text):
 def test_depth_and_length_have_an_end(text):
     assert isinstance(evaluate([("a", f"{V}={text}")]).value(V), str | Unknown)
     assert isinstance(evaluate([("a", text)]).value(V), str | Unknown)
+
+
+@needs_shells
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_is_said_to_fail_fails(shell):
+    """grub-mkconfig stops there: nothing else may be called broken."""
+    found = [text for text in FILES if evaluate([("grub", text)], bash=shell == "bash").fails]
+    assert len(found) > 3
+    for text in found:
+        assert sourced(shell, text) is None, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{V}="a\n',
+        f"{V}='a\n",
+        f'{V} = "a"\n',
+        f'{V}="a" b\n',
+        f"{V}=a iommu.passthrough=1\n",
+        "iommu.passthrough=1\n",
+        f"{V}=a\nfi\n",
+        f"\ufeff{V}=a\n",
+        f"{V}=a\nexit 0\n",
+        f"{V}=$(echo a\n",
+        f"{V}=`echo a\n",
+    ],
+)
+@needs_shells
+@pytest.mark.parametrize("shell", SHELLS)
+def test_slips_that_end_the_file(shell, text):
+    assert evaluate([("grub", text)], bash=shell == "bash").fails
+    assert sourced(shell, text) is None
+
+
+@pytest.mark.parametrize("text", [f"{V}=a\nreturn 0\n", f"{V}=a\n. /x\n", f"if true; then exit; fi\n{V}=a\n", f"{V}=$'a'\n"])
+def test_what_may_be_fine_is_not_said_to_fail(text):
+    found = evaluate([("grub", text)], bash=True)
+    assert found.stopped
+    assert not found.fails

@@ -331,6 +331,16 @@ def test_bars_of_a_function_cut_among_them_are_not_known():
     assert entries(GPU[: GPU.index("\tCapabilities: [64]")])["03:00.0"].bars[0].size_bytes == 32 * GIB
 
 
+def test_a_bar_that_only_its_resizable_bar_capability_names_has_no_address():
+    """Newer lspci prints no "<unassigned>" for what the kernel has no resource for."""
+    found = only(re.sub(r"\tRegion 0.*\n", "", GPU)).bars
+    assert [bar for bar in found if not bar.assigned] == [Bar(0, "mem", 0, 32 * GIB, True, True, False)]
+    assert [bar.index for bar in found if bar.assigned] == [2, 4, 5, 6]
+    assert [bar.index for bar in only(re.sub(r"\t(?:Region|Expansion).*\n", "", GPU)).bars] == [0, 2]
+    picked = re.sub(r"\t(?:Region 0|Control).*\n", "", GPU)
+    assert all(bar.assigned for bar in only(picked).bars), "somebody may have picked the other lines"
+
+
 PICKED_LINES = """\
 00:01.0 PCI bridge: Intel Corporation X
 	Bus: primary=00, secondary=01, subordinate=01, sec-latency=0

@@ -222,3 +222,18 @@ def test_lines_in_any_order_are_read(lines):
 @given(st.text(max_size=200))
 def test_any_text_is_read(text):
     parse(Part("rocm-bandwidth-test", "rbt.txt", 1, tuple(text.split("\n"))))
+
+
+def test_a_list_that_begins_late_makes_no_gpu_of_the_processor():
+    """Device 0 is a processor, as its cell in the table of copies tells, and the access of an unknown is not told."""
+    rows = ["N/A   13.1  13.1", "13.2  400.1 N/A", "13.2  N/A   400.2"]
+    table = "          D/D       0     1     2     \n\n"
+    table += "".join(f"          {n}         {row}\n\n" for n, row in enumerate(rows))
+    text = HEAD.partition("Device: 0,")[2].partition("\n")[2] + ACCESS
+    text += "\n          Unidirectional copy peak bandwidth GB/s\n\n" + table
+    (part,) = (each for each in split(text, "rbt.txt") if each.kind == "rocm-bandwidth-test")
+    run = parse(part)
+    assert run is not None
+    assert {device.subject: device.is_gpu for device in run.devices}["host:0"] is False
+    assert not any("Device 0" in (word.accessor, word.owner) for word in run.words)
+    assert not any("Device 0" in (each.origin, each.target) for each in run.transfers)

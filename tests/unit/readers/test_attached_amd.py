@@ -405,3 +405,28 @@ def test_access_lists(entries, may):
 def test_a_kfd_that_opened_is_not_denied_by_a_listing_of_someone_else():
     text = "Unable to open /dev/kfd read-write: Cannot allocate memory\n"
     assert "failure" not in {each for each, _ in rights(text, KFD, "a : a video")}
+
+
+def test_amd_smi_without_a_driver():
+    text = "ERROR:root:Drivers not loaded (amdgpu, amd_hsmp, or amd_hsmp_acpi drivers not found in modules)\n"
+    assert bad(text) == {("gpu-driver", "failure", ("/dev/kfd",))}
+
+
+HSA_ERROR = """\
+HSA Error Found!  In file: /src/rocm_bandwidth_test.cpp;   At line: 496
+Error: HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources. This error may also occur.
+"""
+
+
+def test_a_runtime_that_does_not_start_in_rocm_bandwidth_test():
+    for text in (HSA_ERROR, "....\n          RocmBandwidthTest Version: 2.6.0\n\n" + HSA_ERROR):
+        (found,) = (each for each in findings(text) if each.outcome == "warning")
+        assert (found.check, found.title) == (
+            "gpu-driver",
+            "ROCm's runtime does not start: HSA_STATUS_ERROR_OUT_OF_RESOURCES",
+        )
+
+
+@pytest.mark.parametrize("answer", ["", "Perm", "Permission denie", "No such file"])
+def test_an_answer_that_the_paste_cuts_tells_nothing(answer):
+    assert bad(f"ROCk module is loaded\nUnable to open /dev/kfd read-write: {answer}") == set()

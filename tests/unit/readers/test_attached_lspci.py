@@ -229,6 +229,20 @@ def test_links_of_sysfs_beside_an_lspci():
     assert gpu.base_class == 3
 
 
+def test_paths_of_sysfs_tell_what_is_above():
+    port, gpu = "0000:00:01.1", "0000:01:00.0"
+    place = f"/sys/devices/pci0000:00/{port}"
+    lines = [
+        *(f"{place}/{gpu}/{name}" for name in ("vendor:0x10de", "device:0x2204", "class:0x030000", "current_link_width:8")),
+        *(f"{place}/{name}" for name in ("vendor:0x8086", "device:-1", "class:0x060400", "current_link_width:8")),
+        "/sys/bus/pci/devices/0000:02:00.0/current_link_width:1",
+    ]
+    found = functions_of("\n".join(lines))
+    assert (found[gpu].id, found[gpu].base_class, found[gpu].parent) == ("10de:2204", 3, port)
+    assert (found[port].id, found[port].is_bridge, found[port].parent) == ("8086:ffff", True, None)
+    assert isinstance(found["0000:02:00.0"].parent, Unknown)
+
+
 # --- guests -----------------------------------------------------------------------------------------------------------
 
 

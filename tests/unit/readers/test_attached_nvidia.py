@@ -8,7 +8,7 @@ from hostdoctor.diagnosis import diagnose
 from hostdoctor.drivers import activity
 from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Environment, Host, Numa
-from hostdoctor.facts.pci import NVIDIA, Function
+from hostdoctor.facts.pci import NVIDIA, Function, Link
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
 from hostdoctor.parsers.paste import split
 from hostdoctor.readers.attached import apply_parts
@@ -452,3 +452,112 @@ class TestTopologies:
         assert (gpu_.parent, gpu_.root, gpu_.numa_node, port.parent) == ("0000:40:01.1", "0000:40", 0, None)
         (card,) = View(found).cards
         assert card.slot.upper.address == "0000:40:01.1"
+
+
+# --- what a bug report says in passing --------------------------------------------------------------------------------
+
+LISTED = "GPU {}: NVIDIA RTX A6000 (UUID: GPU-5e0a1b2c-aaaa-bbbb-cccc-12345678900{})\n"
+LINKS = "\t Link 0: 14.062 GB/s\n\t Link 1: 14.062 GB/s\n\t Link 2: <inactive>\n"
+
+
+class TestLists:
+    def test_the_list_of_gpus(self):
+        found = host(LISTED.format(0, 0) + LISTED.format(1, 1))
+        assert [(each.address, each.name) for each in found.functions.values()] == [
+            ("GPU0", "NVIDIA RTX A6000"),
+            ("GPU1", "NVIDIA RTX A6000"),
+        ]
+
+    def test_nvlinks_of_each(self):
+        found = host("$ nvidia-smi nvlink -s\n" + LISTED.format(0, 0) + LINKS + LISTED.format(1, 1) + LINKS)
+        assert [each.nvlinks_active for each in found.nvml.gpus] == [2, 2]
+
+    def test_names_and_addresses_of_two_outputs_are_joined(self):
+        query = "index, pci.bus_id\n0, 00000000:01:00.0\n1, 00000000:41:00.0\n"
+        found = host(LISTED.format(0, 0) + LISTED.format(1, 1), query)
+        assert {each.address: each.name for each in found.functions.values()} == dict.fromkeys((A, B), "NVIDIA RTX A6000")
+
+    def test_a_divided_gpu(self):
+        found = host(LISTED.format(0, 0) + "  MIG 1g.10gb     Device  0: (UUID: MIG-11111111-2222)\n")
+        assert found.nvml.gpus[0].mig_enabled is True
+
+
+def busy(percent, generation):
+    load = f"    Utilization\n        Gpu                               : {percent} %\n"
+    return listing(gpu("0000:01:00.0", generation=generation, state="P0", more=load))
+
+
+@pytest.mark.parametrize(("percent", "generation", "outcome"), [(92, 1, "failure"), (3, 1, "unknown"), (92, 4, "ok")])
+def test_speed_and_load_of_one_output(percent, generation, outcome):
+    assert [each.outcome for each in judged("link-speed", busy(percent, generation))] == [outcome]
+
+
+def test_heat_that_slows_a_busy_gpu_down_is_not_its_link():
+    reasons = "    Clocks Event Reasons\n        HW Slowdown                       : Active\n"
+    assert [each.outcome for each in judged("link-speed", busy(92, 1) + reasons)] == ["unknown"]
+
+
+@pytest.mark.parametrize(("replays", "outcomes"), [(48213, ["warning"]), (12, ["unknown"]), (0, ["unknown"])])
+def test_replays_that_the_driver_counts(replays, outcomes):
+    text = listing(gpu("0000:01:00.0")).replace(
+        "    Performance", f"        Replays Since Reset               : {replays}\n    Performance"
+    )
+    assert [each.outcome for each in judged("link-errors", text)] == outcomes
+
+
+def test_widths_that_contradict_each_other_are_named():
+    known = {A: Function(A, NVIDIA, 0x2231, 0x030000, link=Link(2.5, 16, 16.0, 16), origin="lspci.txt:1")}
+    found = host(listing(gpu("0000:01:00.0", width=8)), functions=known)
+    assert [(each.what, each.said[0][1], each.said[1][1]) for each in found.contradictions] == [("link width", "x16", "x8")]
+    assert not host(listing(gpu("0000:01:00.0")), functions=known).contradictions
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        ("Pending                           : Yes\n        Remapping Failure Occurred        : No", "waits to be replaced"),
+        ("Pending                           : No\n        Remapping Failure Occurred        : Yes", "could not be replaced"),
+    ],
+)
+def test_memory_that_has_to_be_replaced(rows, word):
+    text = listing(gpu("0000:01:00.0", more=f"    Remapped Rows\n        {rows}\n"))
+    (found,) = judged("gpu-driver", text)
+    assert found.outcome == "failure"
+    assert word in found.title
+
+
+def test_a_complaint_is_no_name():
+    text = listing(gpu("0000:01:00.0")) + "GPU 00000000:41:00.0\n    Product Name                          : GPU is lost\n"
+    assert host(text).functions[B].name == ""
+
+
+def test_nccl_says_that_the_driver_and_its_libraries_differ():
+    text = "n1:77:99 [0] misc/nvmlwrap.cc:183 NCCL WARN nvmlInit_v2() failed: Driver/library version mismatch\n"
+    assert [each.outcome for each in judged("gpu-driver", text)] == ["failure"]
+
+
+NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it runs.\n"
+
+
+def test_nouveau_where_somebody_asked_for_nvidias_driver():
+    known = {A: Function(A, NVIDIA, 0x2204, 0x030000, driver="nouveau", origin="lspci.txt:1")}
+    assert [each.outcome for each in judged("gpu-driver", functions=known)] == ["info"]
+    assert [each.outcome for each in judged("gpu-driver", NO_DRIVER, functions=known)] == ["warning"]
+
+
+def test_the_log_tells_more_of_a_failure_than_a_tool():
+    log = (
+        "[    0.000000] Linux version 6.8.0-45-generic\n[   12.0] x\n"
+        "[   12.000000] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x26:0x56:1474)\n"
+    )
+    known = {A: Function(A, NVIDIA, 0x2684, 0x030000, driver="nvidia", origin="lspci.txt:1")}
+    (found,) = judged("gpu-driver", "No devices were found\n", log, functions=known)
+    assert found.outcome == "failure"
+    assert any("RmInitAdapter" in each.value for each in found.evidence)
+
+
+def test_an_open_question_keeps_the_drivers_word():
+    text = GRANTS.format(there="OK", back="OK")
+    for found in judged("p2p-pair", text):
+        assert found.outcome == "unknown"
+        assert "NVIDIA's driver allows P2P" in found.explanation

@@ -174,6 +174,19 @@ def test_amdgpus_word_on_memory(judge):
     assert small.gpu_facts["0000:0c:00.0"].visible_vram_bytes == 256 * MIB
 
 
+def test_amdgpu_has_the_last_word_on_its_bar(judge):
+    """A log of picked lines may lack those by which the kernel enlarged it."""
+    text = (
+        "pci 0000:0c:00.0: [1002:73bf] type 00 class 0x030000\n"
+        "pci 0000:0c:00.0: BAR 0 [mem 0xd0000000-0xdfffffff 64bit pref]\n"
+        "amdgpu 0000:0c:00.0: amdgpu: VRAM: 16368M 0x0000008000000000 - 0x00000083FEFFFFFF (16368M used)\n"
+        "[drm] Detected VRAM RAM=16368M, BAR=16384M\n"
+    )
+    assert [each.outcome for each in judge("bar-size", host_of(text))] == ["ok"]
+    (small,) = judge("bar-size", host_of(text.replace("BAR=16384M", "BAR=256M")))
+    assert "256 MiB" in small.title
+
+
 def test_no_window_above_4_gib_for_a_radeons_memory(judge, build):
     text = (
         "PCI host bridge to bus 0000:00\n"
@@ -245,6 +258,16 @@ def test_the_log_tells_how_large_a_missing_bar_is(one_gpu, build, judge):
     assert (bar.assigned, bar.size_bytes) == (False, 64 * GIB)
     [finding] = judge("bar-unassigned", after)
     assert "64 GiB" in finding.title
+
+
+def test_a_bar_that_had_its_place_at_the_boot_was_not_refused(one_gpu, build, judge):
+    gpu = "pci 0000:65:00.0: "
+    log = f"{gpu}[10de:2230] type 00 class 0x030000\n{gpu}BAR 1 [mem 0x6000000000-0x67ffffffff 64bit pref]\n"
+    host = beside(one_gpu(bars=(build.missing_bar(1),)), log)
+    (missing,) = judge("bar-unassigned", host)
+    assert "BAR1 (32 GiB)" in missing.title
+    assert "dmesg.txt" not in str(missing.evidence)
+    assert not [each for each in judge("window-space", host) if each.outcome in WRONG]
 
 
 def test_apertures_of_iomem_stand(one_gpu):

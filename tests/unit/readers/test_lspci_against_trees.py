@@ -78,8 +78,9 @@ def differences(ours, theirs, path=""):
         for name in ours.__struct_fields__:
             if name not in left_out:
                 yield from differences(getattr(ours, name), getattr(theirs, name), f"{path}.{name}")
-    elif path == ".bars":  # sysfs calls every ROM prefetchable; lspci does not say
-        if [bar for bar in ours if bar.kind != "rom"] != [bar for bar in theirs if bar.kind != "rom" and bar.index < 6]:
+    elif path == ".bars":  # sysfs calls every ROM prefetchable, which lspci does not say, and has no BARs without an address
+        placed = [bar for bar in ours if bar.kind != "rom" and bar.assigned]
+        if placed != [bar for bar in theirs if bar.kind != "rom" and bar.index < 6 and bar.assigned]:
             yield path, ours, theirs
     elif ours != theirs:
         yield path, ours, theirs

@@ -77,3 +77,21 @@ def test_functions_come_in_order_of_address():
     other = Function(address="0000:01:00.0", vendor=1, device=1, class_code=0x020000)
     assert list(host(function(), other).functions) == ["0000:01:00.0", GPU]
     assert isinstance(host().functions, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "models"),
+    [
+        (0x2204, "NVIDIA GeForce RTX 5090", ["model"]),
+        (0x2204, "NVIDIA GeForce RTX 3090", []),
+        (0x20B5, "NVIDIA A100 80GB PCIe", []),
+        (0x20B5, "NVIDIA A100-PCIE-40GB", ["model"]),
+        (0x2204, "unheard of", []),
+        (0xFFFE, "NVIDIA GeForce RTX 3090", []),
+    ],
+)
+def test_names_that_do_not_fit_the_id(device, name, models):
+    known = Function(GPU, 0x10DE, device, 0x030000, origin="lspci.txt:1")
+    host = with_functions(Host(Environment(NOT_CAPTURED), NOT_CAPTURED), [known])
+    found = with_functions(host, [Function(GPU, 0x10DE, 0, 0x030000, origin="smi.txt:9", name=name)])
+    assert [each.what for each in found.contradictions] == models

@@ -1,6 +1,8 @@
-"""Hosts that need something of their firmware, and the guide for a host."""
+"""Hosts that need something of their firmware, the guide for a host, and GRUB itself as the judge of what is written for it."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 
@@ -9,6 +11,7 @@ from hostdoctor.facts.host import Firmware
 from hostdoctor.registry import built_in
 from hostdoctor.remedies.firmware import firmware_guide
 from hostdoctor.view import View
+from tests.unit.remedies import rehearsal
 
 GIB, TIB = 1 << 30, 1 << 40
 EIGHT_BUSES = ("00", "17", "3a", "40", "80", "85", "ae", "d7")
@@ -88,3 +91,21 @@ def guide_of():
         return firmware_guide(view, diagnose(view, built_in()))
 
     return make
+
+
+@pytest.fixture
+def grub(tmp_path):
+    """What the kernel gets in the normal and in the recovery entry, from files below /etc/default."""
+    if reason := rehearsal.why_not():
+        if os.environ.get("CI"):
+            pytest.fail(f"GRUB must be asked here: {reason}")
+        pytest.skip(reason)
+
+    def boot(files):
+        folder = tmp_path / f"boot{len(list(tmp_path.iterdir()))}"
+        config = rehearsal.make_config(folder, files)
+        assert rehearsal.is_script(config)
+        entries = [rehearsal.kernel_gets(folder / f"emu{number}", config, number) for number in (0, 2)]
+        return [[each for each in entry if "vmlinuz" not in each and not each.startswith("root=")] for entry in entries]
+
+    return boot

@@ -1,0 +1,241 @@
+"""The whole plan of `hostdoctor fix`: what to change, why, the patch for the loader that governs, and how to see afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.findings import Finding
+from hostdoctor.loaders import LOADERS
+from hostdoctor.parameters import is_of_field, meanings
+from hostdoctor.pending import Comparison
+from hostdoctor.readers.boot_loader import Files
+from hostdoctor.remedies.firmware import as_json, firmware_guide
+from hostdoctor.remedies.loaders import patch_for
+from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request, changed_line, diff
+from hostdoctor.remedies.runtime import RuntimeStep, runtime_steps
+from hostdoctor.remedies.wanted import Change, Uncurable, Wanted, wanted
+from hostdoctor.view import View
+
+SCHEMA = 1
+_OF_LOADER = ("BOOT_IMAGE", "initrd")
+_PENDING = "kernel-parameters-pending"
+
+
+class LoaderReport(msgspec.Struct, frozen=True):
+    """The boot loader that governs, and what shows it; its name is empty where that is not known."""
+
+    name: str
+    title: str
+    why: tuple[str, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why there is no patch, and the manual way."""
+
+    reason: str
+    manual: str
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to change; as JSON it is what people script against (schema 1).
+
+    Attributes:
+        loader: the boot loader that governs.
+        running: the kernel command line now.
+        now: the same without what the boot loader itself puts before it.
+        result: the one after the change; empty where it cannot be told.
+        add: parameters to add.
+        remove: parameters to take out.
+        because: by parameter, the findings that ask for it.
+        diff: a unified diff of files.
+        commands: what to run as root, in order.
+        reboot: whether a restart is needed.
+        uncurable: findings that no parameter cures, and what does.
+        firmware: settings of the firmware that findings ask for.
+        details: by parameter, what else it does and how to see that it worked.
+        show: the command that prints what the next start would get.
+        revert: commands that take everything back.
+        once_without: how to start once without the change.
+        notes: what to know besides.
+        runtime: what can be done without a restart, and is lost at the next one.
+        refused: why there is no patch although something is to change; null where there is one.
+        nothing: why nothing is to change; empty where something is.
+    """
+
+    loader: LoaderReport
+    running: str | Unknown
+    result: str
+    add: tuple[str, ...]
+    remove: tuple[str, ...]
+    because: Mapping[str, tuple[str, ...]]
+    diff: str
+    commands: tuple[str, ...]
+    reboot: bool
+    uncurable: tuple[Uncurable, ...]
+    firmware: tuple[Mapping[str, object], ...]
+    now: str = ""
+    details: Mapping[str, Change] = {}
+    show: str = ""
+    revert: tuple[str, ...] = ()
+    once_without: str = ""
+    notes: tuple[str, ...] = ()
+    runtime: tuple[RuntimeStep, ...] = ()
+    refused: Refusal | None = None
+    nothing: str = ""
+    schema: int = SCHEMA
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A plan, and the files it changes, whole."""
+
+    plan: Plan
+    files: tuple[FileChange, ...] = ()
+
+
+def make_plan(view: View, findings: Sequence[Finding], files: Files, own: Request) -> Made:
+    """The plan for a host.
+
+    Args:
+        view: the host.
+        findings: all findings of a scan of it.
+        files: its boot files.
+        own: what its owner asked for with --add and --remove.
+    """
+    asked = _with_own(wanted(view, findings), own)
+    asked = msgspec.structs.replace(asked, add=(*asked.add, *_not_made(view, findings, asked)))
+    request = Request(tuple(each.parameter for each in asked.add), tuple(each.parameter for each in asked.remove))
+    patch, refusal = Patch(result=_result(view, request)), None
+    if _nothing(view, asked):
+        patch = msgspec.structs.replace(patch, reboot=False)
+    else:
+        try:
+            patch = patch_for(request, files, view.host.boot_files, view.host.boot.command_line)
+        except Refused as refused:
+            refusal = Refusal(refused.reason, refused.manual)
+    return Made(_plan(view, findings, asked, patch, refusal), patch.files)
+
+
+def _plan(view: View, findings: Sequence[Finding], asked: Wanted, patch: Patch, refusal: Refusal | None) -> Plan:
+    nothing = _nothing(view, asked)
+    changes = (*asked.add, *asked.remove)
+    return Plan(
+        loader=_loader(view),
+        running=view.host.boot.command_line,
+        result=patch.result or _result(view, Request(tuple(each.parameter for each in asked.add))),
+        add=tuple(each.parameter for each in asked.add),
+        remove=tuple(each.parameter for each in asked.remove),
+        because={each.parameter: each.because for each in changes},
+        diff=diff(patch.files),
+        commands=patch.commands,
+        reboot=patch.reboot and not nothing,
+        uncurable=asked.uncurable,
+        firmware=tuple(as_json(firmware_guide(view, findings))),
+        now=_without_loader(view),
+        details={each.parameter: each for each in changes},
+        show=patch.show,
+        revert=patch.revert,
+        once_without=patch.once_without,
+        notes=patch.notes,
+        runtime=runtime_steps(view, findings),
+        refused=refusal,
+        nothing=nothing,
+    )
+
+
+def _loader(view: View) -> LoaderReport:
+    loader = view.host.boot_files.loader
+    if isinstance(loader, Unknown):
+        return LoaderReport("", "not known", (loader.reason,))
+    return LoaderReport(loader.name, LOADERS[loader.name].title, tuple(f"{source}: {value}" for source, value in loader.why))
+
+
+def _without_loader(view: View) -> str:
+    return " ".join(each.text for each in view.host.boot.parameters if each.name not in _OF_LOADER)
+
+
+def _result(view: View, request: Request) -> str:
+    line = view.host.boot.command_line
+    return "" if isinstance(line, Unknown) else changed_line(line, request)
+
+
+def _nothing(view: View, asked: Wanted) -> str:
+    """Why nothing is to change on the kernel command line, as a sentence without its full stop."""
+    environment = view.host.environment
+    if not asked.is_empty:
+        return ""
+    if environment.container:
+        return "this is a container, and the kernel is its host's: run hostdoctor fix there"
+    if environment.is_guest:
+        return "this is a guest, whose GPUs, links and IOMMU are its hypervisor's: run hostdoctor fix on the host"
+    return "no finding asks for a kernel parameter"
+
+
+def _with_own(asked: Wanted, own: Request) -> Wanted:
+    """With what the owner asked for, which needs no finding."""
+    add = {each.parameter: each for each in asked.add if each.parameter not in own.remove}
+    remove = {each.parameter: each for each in asked.remove if each.parameter not in own.add}
+    for parameter in own.add:
+        add.setdefault(parameter, Change(parameter, ("--add",), "asked for with --add", verify="it is in /proc/cmdline"))
+    for parameter in own.remove:
+        remove.setdefault(parameter, Change(parameter, ("--remove",), "asked for with --remove"))
+    return Wanted(tuple(add.values()), tuple(remove.values()), asked.uncurable)
+
+
+def _not_made(view: View, findings: Sequence[Finding], asked: Wanted) -> Iterator[Change]:
+    """What stands in the governing loader's files already and only waits for its command."""
+    files = view.host.boot_files
+    loud = [each for each in findings if each.check == _PENDING and each.outcome == "warning"]
+    if not loud or isinstance(files.loader, Unknown):
+        return
+    named = {each.parameter for each in (*asked.add, *asked.remove)}
+    for file, waiting in Comparison(files, files.loader, view.host.boot).by_file().items():
+        for placed in (*waiting.not_made, *waiting.not_started):
+            if placed.parameter.text not in named and is_of_field(placed.parameter):
+                named.add(placed.parameter.text)
+                yield Change(placed.parameter.text, (f"{_PENDING} {file}",), f"it stands in {file} and does not run")
+
+
+# --- afterwards -------------------------------------------------------------------------------------------------------
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What came of a change after the restart.
+
+    Attributes:
+        arrived: parameters that were asked for and run.
+        missing: those that do not, with where they stand.
+        uncured: what findings still ask for.
+    """
+
+    arrived: tuple[str, ...]
+    missing: tuple[str, ...]
+    uncured: tuple[Change, ...]
+
+    @property
+    def is_cured(self) -> bool:
+        """Whether everything arrived and nothing is asked for any more."""
+        return not self.missing and not self.uncured
+
+
+def verify(view: View, findings: Sequence[Finding], own: Request) -> Verified:
+    """Whether what is configured, and what the owner names with --add and --remove, is in force, and what is still wanted."""
+    boot = view.host.boot
+    running = {meaning for parameter in boot.parameters for meaning in meanings(parameter)}
+    texts = [parameter.text for parameter in boot.parameters]
+    configured = view.host.boot_files.configured
+    arrived: list[str] = []
+    missing: list[str] = []
+    for placed in configured.parameters if configured else ():
+        if is_of_field(placed.parameter):
+            there = meanings(placed.parameter) <= running
+            (arrived if there else missing).append(
+                placed.parameter.text if there else f"{placed.parameter.text} ({placed.where})"
+            )
+    for parameter in own.add:
+        (arrived if parameter in texts else missing).append(parameter)
+    missing += [f"{parameter} is still there" for parameter in own.remove if parameter in texts]
+    asked = wanted(view, findings)
+    return Verified(tuple(dict.fromkeys(arrived)), tuple(dict.fromkeys(missing)), (*asked.add, *asked.remove))
