@@ -9,12 +9,8 @@ import msgspec
 from hostdoctor import knowledge, logged, wording
 from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.facts.log import LogEvent
-<<<<<<< HEAD
 from hostdoctor.facts.pci import AMD, INTEL
 from hostdoctor.facts.unknown import Unknown, known
-=======
-from hostdoctor.facts.unknown import Unknown
->>>>>>> break3
 from hostdoctor.findings import Check, Evidence, Finding, unjudged
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.view import View
@@ -26,10 +22,6 @@ _HOST_BRIDGE = "0000:00:00.0"
 _MAKERS: Mapping[int, str] = {AMD: "amd", INTEL: "intel"}  # guests have Intel's, whatever their processor
 _HELP = "attach the whole output of dmesg, from the boot on"
 _TYPOGRAPHY = "“”„‘’–—\u00a0"  # what text programs make of quotes, hyphens and spaces
-
-_ON_WHAT = Unknown("which processor or kernel this is, is not in this evidence", "attach the output of lscpu and of uname -a")
-
-_NEWEST = (1000, 0)  # a kernel that has whatever any had
 
 Given = tuple[Parameter, str]  # a parameter and one element of its value
 
@@ -50,9 +42,7 @@ def judge(view: View) -> Iterator[Finding]:
     said = {subject for finding in found for subject in finding.subject}
     found += _undecided(view, given, said)
     yield from found
-    if not found and (undecided := tuple(_undecided(view, given))):
-        yield unjudged(ID, undecided, f"effect of {wording.listed(undecided)}", _ON_WHAT)
-    elif not found:
+    if not found:
         yield Finding(ID, "ok", (), "nothing on the command line is without effect or against itself")
 
 
@@ -98,7 +88,6 @@ def _matching(given: list[Given]) -> Iterator[tuple[knowledge.Rule, Parameter, s
                 yield rule, parameter, shown
 
 
-<<<<<<< HEAD
 def _undecided(view: View, given: list[Given], said: set[str]) -> Iterator[Finding]:
     """One finding for the parameters of which a rule would say something, were more known of the host."""
     undecided: dict[str, str] = {}
@@ -146,51 +135,6 @@ def _conditions_hold(view: View, rule: knowledge.Rule, *, of_unknown: bool = Fal
     if isinstance(version, Unknown):
         return of_unknown
     return rule.holds_in((version.major, version.minor)) is True
-=======
-def _conditions_hold(view: View, rule: knowledge.Rule) -> bool:
-    """Whether a rule's conditions on the host hold; one that is not known does not."""
-    return all(_conditions(view, rule))
-
-
-def _conditions(view: View, rule: knowledge.Rule) -> Iterator[bool | None]:
-    """Of each condition of a rule on the host, whether it holds; None where what it asks for is not known."""
-    boot, cpu = view.host.boot, view.host.cpu
-    if rule.cpu_vendor:
-        yield None if isinstance(cpu.vendor, Unknown) else rule.cpu_vendor == _vendor(cpu)
-    if rule.cpu_family_min:
-        yield None if isinstance(cpu.family, Unknown) else cpu.family >= rule.cpu_family_min
-    if rule.release_has or rule.release_lacks:
-        yield None if isinstance(boot.release, Unknown) or not boot.release else _release_fits(boot.release, rule)
-    if rule.gpu_ids:
-        yield any(gpu.id in rule.gpu_ids for gpu in view.gpus)
-    if rule.true_in or rule.false_in:
-        version = boot.version
-        yield None if isinstance(version, Unknown) else rule.holds_in((version.major, version.minor)) is True
-
-
-def _release_fits(release: str, rule: knowledge.Rule) -> bool:
-    has = not rule.release_has or any(text in release for text in rule.release_has)
-    return has and not any(text in release for text in rule.release_lacks)
-
-
-def _undecided(view: View, given: list[Given]) -> Iterator[str]:
-    """What is on the line and has, or may have, no effect on some processors and kernels, where this one is not known."""
-    tables = knowledge.load_kernel_parameters()
-    for parameter, element in dict.fromkeys(given):
-        rules = [
-            rule
-            for rule in tables.rule
-            if rule.parameter == parameter.key and rule.matches(_meaning(parameter, element)) and not rule.together_with
-        ]
-        described = tables.by_name.get(parameter.key)
-        foreign = isinstance(view.host.boot.version, Unknown) and described and described.knows(element, _NEWEST) is False
-        if any(_is_open(list(_conditions(view, rule))) for rule in rules) or (foreign and element and not rules):
-            yield _shown(parameter, element)
-
-
-def _is_open(conditions: list[bool | None]) -> bool:
-    return None in conditions and False not in conditions
->>>>>>> break3
 
 
 def _vendor(view: View) -> str | Unknown:

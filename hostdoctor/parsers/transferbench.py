@@ -48,7 +48,6 @@ _MEMORY = re.compile(r"(?P<type>[A-Z])(?P<number>\d{1,3})\Z")
 _VALIDATES = re.compile(r"\s*ALWAYS_VALIDATE\s*[=,]\s*\d\s*[:,]\s*Validating after")
 # Of the second GPU to the first's memory, as EnablePeerAccess prints its arguments.
 _NO_ACCESS = re.compile(r"\s*\[ERROR\] Unable to enable peer access from GPU devices (?P<peer>\d{1,3}) to (?P<own>\d{1,3})\b")
-_MISMATCH = re.compile(r"(?:(?!error).)*error.*mismatch", re.IGNORECASE)
 
 
 # A GPU's row in the tool's list of links, which it prints when called without arguments.
@@ -152,7 +151,7 @@ class _Reading:
         if refused := _NO_ACCESS.match(line):
             ends = (f"GPU{int(refused['own'])}", f"GPU{int(refused['peer'])}")
             self._words.append(PairWord(*ends, False, line.strip()[:120], self._part.where(at)))
-        elif _MISMATCH.match(line):
+        elif "mismatch" in line.lower().partition("error")[2]:
             self._mismatches.append(Verification("", "", False, line.strip()[:200], self._part.where(at)))
 
     def _read_topology(self, row: re.Match[str], at: int) -> None:
