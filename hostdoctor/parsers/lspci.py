@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -155,11 +156,18 @@ def _entry(number: int, match: re.Match[str], body: Body, context: Context) -> E
 
 
 def _identity(class_text: str, text: str, body: Body) -> Identity:
+    identity = _identity_of(class_text, text, body.text("Subsystem"))
+    dump = body.config_space if body.dump else b""
+    return _with_dump(identity, dump) if len(dump) >= 64 and dump[:2] not in (b"\xff\xff", b"\0\0") else identity
+
+
+@lru_cache(maxsize=512)  # a host has many functions of one kind
+def _identity_of(class_text: str, text: str, subsystem_text: str) -> Identity:
     code = _CLASS_CODE.match(class_text)
     tail = _TAIL.search(text)
     names = text[: tail.start()].rstrip() if tail else text.rstrip()
     interface = _number(_INTERFACE.search(text))
-    subsystem = _ids(body.text("Subsystem"))
+    subsystem = _ids(subsystem_text)
     identity = Identity(
         class_name="" if code and code[1] == class_text else class_text.partition(" [")[0],
         class_code=int(code[1], 16) << 8 | interface if code else -1,
@@ -174,8 +182,7 @@ def _identity(class_text: str, text: str, body: Body) -> Identity:
     elif bare := _BARE_DEVICE.match(names):
         ids = {"vendor": int(bare[2] or "0", 16), "device": int(bare[3], 16)}
         identity = msgspec.structs.replace(identity, text=bare[1] or "", **ids)
-    dump = body.config_space
-    return _with_dump(identity, dump) if len(dump) >= 64 and dump[:2] not in (b"\xff\xff", b"\0\0") else identity
+    return identity
 
 
 def _with_dump(identity: Identity, dump: bytes) -> Identity:

@@ -20,7 +20,7 @@ _SECTIONS = {
     "Single Root I/O Virtualization": "sriov",
     "Downstream Port Containment": "dpc",
 }
-_HEADING = re.compile(r"\[([0-9a-f]{2,4})(?: v\d+)?\] (.{0,200})")
+_HEADING = re.compile(r"\[([0-9a-f]{2,4})(?: v\d+)?\] ")
 _SECTION = re.compile("|".join(map(re.escape, _SECTIONS)))
 _HEX_ROW = re.compile(r"(?:[0-9a-f]{2} ){0,15}[0-9a-f]{2}\s*$")
 _HEX_OFFSET = re.compile(r"[0-9a-f]{2,3}:")
@@ -105,22 +105,16 @@ def read_body(lines: Sequence[str], start: int, end: int) -> Body:
                 break
         elif word[-1] == ":":
             current = None
-            if len(word) <= 4:
-                _hex_row(body, word, words[-1])
-        else:
-            _continue(body, current, line)
+            _hex_row(body, word, words[-1])
+        elif line[0] not in "\t " and _CUT.match(line):
+            body.cut = True
+        elif current is not None and len(current) < _LONGEST_FIELD:
+            current.append(line)
     return body
 
 
-def _continue(body: Body, current: list[str] | None, line: str) -> None:
-    if line[0] not in "\t " and _CUT.match(line):
-        body.cut = True
-    elif current is not None and len(current) < _LONGEST_FIELD:
-        current.append(line)
-
-
 def _hex_row(body: Body, word: str, rest: str) -> None:
-    if _HEX_OFFSET.match(word) and _HEX_ROW.match(rest):
+    if len(word) <= 4 and _HEX_OFFSET.match(word) and _HEX_ROW.match(rest):
         body.dump[int(word[:-1], 16)] = bytes.fromhex(rest)
 
 
@@ -140,13 +134,13 @@ def _capability(body: Body, rest: str, _line: str) -> None:
     heading = _HEADING.match(rest)
     if heading is None:
         return
-    if len(heading[1]) > 2:
+    if heading.end(1) > 3:  # "[40" or "[148"
         body.has_extended = True
     else:
         body.has_capabilities = True
-    if known := _SECTION.match(heading[2]):
+    if known := _SECTION.match(rest, heading.end()):
         body.section = _SECTIONS[known[0]]
-        body.sections.setdefault(body.section, heading[2])
+        body.sections.setdefault(body.section, rest[heading.end() : heading.end() + 200])
 
 
 def _status(body: Body, rest: str, _line: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hostdoctor.facts.pci import (
@@ -107,7 +108,7 @@ def decode(body: Body, context: Context) -> tuple[ConfigFacts | Unknown, Link | 
         header_type=1 if buses else 0 if body.is_whole_of else None,
         revision=context.revision,
     )
-    return _with_dump(facts, body.config_space, link)
+    return _with_dump(facts, body.config_space, link) if body.dump else (facts, link)
 
 
 _REGISTER_FIELDS = frozenset(("Control", "Status", "Flags", "Bus", "LnkCap", "LnkSta", "DevCap", "DevCtl", "ACSCtl"))
@@ -263,12 +264,15 @@ def _flag(text: str, name: str, unsaid: bool | Unknown) -> bool | Unknown:
 
 
 def _bits(text: str, positions: Mapping[str, int]) -> int:
-    return sum(1 << positions[name] for name in _SET.findall(text) if name in positions) if "+" in text else 0
+    if "+" not in text:  # as of most
+        return 0
+    return sum(1 << positions[name] for name in _SET.findall(text) if name in positions)
 
 
 # --- extended capabilities -------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
 def acs_of(capability: str, control: str) -> Acs | None:
     """The ACS registers of the lines "ACSCap:" and "ACSCtl:"; None where the control register is not told whole."""
     if "ReqRedir" not in control or "CmpltRedir" not in control or not re.search(r"EgressCtrl[+-]", control):

@@ -27,7 +27,7 @@ _XML = re.compile(r"^[ \t]{0,20}<(?:\?xml|nvidia_smi_log|system|topology)\b", re
 _CODE_TAGS = re.compile(
     r"^[ \t]{0,8}(?:</?(?:pre|code)(?: [^>\n]{0,100})?>|\[/?code\])+|(?:</(?:pre|code)>|\[/code\])+$", re.MULTILINE
 )
-_TAGS = ("<pre", "<code", "</code>", "[code]", "[/code]")
+_TAGS = ("<pre", "code>", "[code]")  # each search takes time in a long text
 _PROMPT = re.compile(
     r"(?:\([\w.-]+\) ?)?(?:\[?[\w.-]+@[\w.-]+[ :][^\]$#%\n]{0,80}\]?[$#%>] {0,3}|[$#] |root@\S+#|❯|➜) ?(?P<command>\S.*)?$"
 )
