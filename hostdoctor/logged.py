@@ -19,6 +19,7 @@ EARLIER = " That was in an earlier boot of this log."
 
 # Drivers that speak for GPUs alone.
 GPU_DRIVERS = frozenset({"nvidia", "amdgpu", "radeon", "nouveau", "i915", "xe"})
+_INTEL_INTEGRATED = "0000:00:02.0"  # where Intel's processors have theirs; cards are never on bus 0
 # Messages that only the driver of a GPU writes.
 _OF_GPUS = ("xid", "nvidia-", "gpu-", "ring-", "ras-", "amdgpu-", "smu-")
 _SHOWN_AT_MOST = 4
@@ -55,6 +56,8 @@ def is_gpu(view: View, address: str) -> bool:
     if function is not None and function.class_code:
         return function in view.gpus
     log = view.host.log
+    if log is not None and address == _INTEL_INTEGRATED and log.drivers.get(address) in ("i915", "xe"):
+        return False
     return log is not None and (
         log.drivers.get(address) in GPU_DRIVERS
         or any(event.kind.startswith(_OF_GPUS) or event.details.get("driver") in GPU_DRIVERS for event in log.about(address))
@@ -64,7 +67,10 @@ def is_gpu(view: View, address: str) -> bool:
 def is_integrated(view: View, address: str) -> bool:
     """Whether a function is a GPU that is part of the processor."""
     function = function_at(view, address)
-    return function is not None and is_gpu_class(function) and function not in view.gpus
+    if function is None or not function.class_code:
+        log = view.host.log
+        return address == _INTEL_INTEGRATED and log is not None and log.drivers.get(address) in ("i915", "xe")
+    return is_gpu_class(function) and function not in view.gpus
 
 
 def name(view: View, address: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from hostdoctor.parsers.amd_pairs import PairCell, What, read_table
 
 _GPU = re.compile(r"GPU: (\d{1,3})\s*\Z")
-_FIELD = re.compile(r"\s*([A-Z][A-Z0-9_ ]{0,39}):(?:\s+(\S.*?))?\s*\Z")
+_FIELD = re.compile(r"\s*([A-Z][A-Z0-9_ ]{0,39}):(?:\s+(\S.*))?\s*\Z")
 _ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z")
 _NUMBERED = re.compile(r"GPU(\d{1,3})\s+([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b")
 _OVERVIEW = re.compile(r"\| ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) +(\S[^|]*) \|")
@@ -120,7 +120,7 @@ class _Reading:
             self.gpu(int(found[1]), number).address = found[2].lower()
         elif self.csv_from is None and line.startswith("gpu,"):
             self.csv_from = number
-        elif self._current and (field := _FIELD.match(line)):
+        elif self._current and (field := _FIELD.match(line.rstrip())):
             self._field(self._current, field[1].lower().replace(" ", "_"), field[2])
         elif _NO_DRIVER.search(line):
             self._said.setdefault("no_driver", (number, line))

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-_EXTLINUX = re.compile(r"[ \t]*(default|label|linux|kernel|append|initrd)[ \t]+(.*\S)", re.IGNORECASE)
+_EXTLINUX = re.compile(r"[ \t]*(default|label|linux|kernel|append|initrd)[ \t]+(\S.*)", re.IGNORECASE)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def parse_extlinux(text: str) -> tuple[Label, ...]:
         match = _EXTLINUX.match(line)
         if match is None:
             continue
-        key, value = match[1].lower(), match[2]
+        key, value = match[1].lower(), match[2].rstrip()
         if key == "default":
             default = value
         elif key == "label":

@@ -27,7 +27,8 @@ _QUIET_S = 10.0
 _FOLLOWS_LINES = 12
 
 _DEVICE = re.compile(
-    r"(?P<driver>[a-z][\w-]{1,31}) (?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(?::[\w:]{1,24})?: ?"
+    r"(?P<driver>[a-z][\w-]{1,31}) (?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])(?::[\w:]{1,24})?"
+    r"(?: [\w.@-]{1,15})?: ?"  # of a network card also its interface
 )
 _DRM = re.compile(r"\[drm(?::[^\]\s]{1,80}(?: \[\w{1,32}\])?)?\] ?(?:\*ERROR\* ?)?")
 _WORD = re.compile(r"(?P<word>[A-Za-z][\w-]{1,31}(?: kfd)?)(?: [\w.-]{1,40})?: ?")

@@ -58,7 +58,7 @@ def told(text):
         (f"nvidia {A}: Unable to change power state from D3cold to D0, device inaccessible", "inaccessible", A),
         (f"nvidia {A}: can't change power state from D3cold to D0 (config space inaccessible)", "inaccessible", A),
         (f"vfio-pci {A}: not ready 65535ms after FLR; giving up", "inaccessible", A),
-        (f"igc {A} eth0: PCIe link lost, device now detached", None, None),
+        (f"igc {A} eth0: PCIe link lost, device now detached", "lost", A),
         (f"igb {A}: PCIe link lost", "lost", A),
         (
             f'pci {A}: can\'t set Max Payload Size to 512; if necessary, use "pci=pcie_bus_safe" and report a bug',

@@ -211,3 +211,12 @@ def test_a_log_pasted_twice_counts_once():
     text = f"```\n{log}```\n```\n{log}```\n$ journalctl -k\n{journal}"
     (event,) = host(text).log.of("aer-corrected")
     assert event.count == 6
+
+
+def test_the_graphics_of_an_intel_processor_are_no_gpu_of_ours():
+    """Where nothing but its driver's name tells, its place does."""
+    log = "[    5.000000] i915 0000:00:02.0: enabling device (0006 -> 0007)\n" + "".join(
+        f"[    6.00{n}000] DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x{n}000 [fault reason 0x05] x\n"
+        for n in range(3)
+    )
+    assert alarms(log) == {("iommu-faults", "warning", ("0000:00:02.0",))}
