@@ -52,6 +52,7 @@ class Sources(msgspec.Struct, frozen=True):
     unread: tuple[Unread, ...]
     files: tuple[str, ...]
     contradictions: tuple[Contradiction, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 class LinkReport(msgspec.Struct, frozen=True):
@@ -156,10 +157,12 @@ def sources_of(evidence: Evidence, pasted: Pasted | None = None) -> Sources:
         files, unread = summarise(evidence.reads)
         return Sources(evidence.kind, evidence.sources, tuple(Unread(*each) for each in unread), tuple(files))
     if evidence is pasted.evidence:
-        return Sources(evidence.kind, evidence.sources, tuple(Unread(*each) for each in pasted.unread), tuple(pasted.read))
+        refused = tuple(Unread(*each) for each in pasted.unread)
+        return Sources(evidence.kind, evidence.sources, refused, tuple(pasted.read), assumed=pasted.assumed)
     files, unread = summarise(evidence.reads)
     refused = tuple(Unread(*each) for each in (*unread, *pasted.unread))
-    return Sources(evidence.kind, (*evidence.sources, *pasted.evidence.sources), refused, (*files, *pasted.read))
+    named = (*evidence.sources, *pasted.evidence.sources)
+    return Sources(evidence.kind, named, refused, (*files, *pasted.read), assumed=pasted.assumed)
 
 
 def _host(view: View) -> HostReport:

@@ -333,6 +333,8 @@ def _closing(page: _Page, report: Report, style: Style) -> None:
         page.line("Read:")
         for path in report.evidence.files:
             page.line(f"  {path}")
+        for assumed in report.evidence.assumed:
+            page.line(f"  (assumed: {assumed})")
         for unread in report.evidence.unread:
             page.line(f"  {unread.source}: {unread.reason}")
     page.line(" · ".join(_counts(report)))

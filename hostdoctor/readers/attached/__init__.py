@@ -6,12 +6,14 @@ the order of authority: what an earlier one learnt stands, and a later one that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TypeVar
 
 import msgspec
 
+from hostdoctor import wording
 from hostdoctor.evidence.attached import Attached
 from hostdoctor.evidence.memory import MemoryEvidence
 from hostdoctor.evidence.protocol import Evidence
@@ -25,6 +27,11 @@ from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.host import read_host
 
 _NO_FUNCTIONS = Unknown("nothing that was attached lists them", "attach the output of sudo lspci -vvv")
+
+# A function's address without its domain, as lspci writes it at the beginning of a line and others behind a comma or blank.
+_SHORT_ADDRESS = re.compile(r"(?:^|[ ,])[0-9a-f]{2}:[01]?[0-9a-f]\.[0-7](?![0-9a-f])")
+_MAY_LACK_DOMAIN = ("lspci", "lspci-machine", "lspci-records", "rocm-bandwidth-test")
+_LINES_WITH_ADDRESSES = 40
 
 _MOST_UNREAD = 12  # parts that nothing recognised, named one by one
 
@@ -52,6 +59,7 @@ class Pasted:
         evidence: the host's own files among them.
         read: where each output stands and what it is.
         unread: what could not be read, or no format took, with the reason.
+        assumed: what was taken for granted because no attachment tells it.
     """
 
     def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
@@ -61,6 +69,17 @@ class Pasted:
         self.evidence: MemoryEvidence = mount(self.parts, sources, own)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
         self.unread = [*attached.unread, *_unread([part for part in found if not part.kind and _says_something(part)])]
+        self.assumed = _assumed(self.parts)
+
+
+def _assumed(parts: Sequence[Part]) -> tuple[str, ...]:
+    """That addresses without a domain are of the first one, where there are such."""
+    short = dict.fromkeys(part.source for part in parts if part.kind in _MAY_LACK_DOMAIN and _lacks_domain(part))
+    return (f"domain 0000 for the addresses that {wording.listed(short)} writes without one",) if short else ()
+
+
+def _lacks_domain(part: Part) -> bool:
+    return any(_SHORT_ADDRESS.search(line) for line in part.lines[:_LINES_WITH_ADDRESSES])
 
 
 def _says_something(part: Part) -> bool:

@@ -532,3 +532,13 @@ def test_what_was_not_understood_is_told(hostdoctor, tmp_path):
     assert "Not read: note.txt:1 (nothing known begins like this: 'my GPUs are slow')." in done.stdout
     report = scanned(hostdoctor, tmp_path / "note.txt")
     assert [each["source"] for each in report["evidence"]["unread"]] == ["note.txt:1"]
+
+
+@pytest.mark.parametrize(("address", "assumed"), [("43:00.0", True), ("0000:43:00.0", False), ("10000:e1:00.0", False)])
+def test_the_domain_that_is_assumed_is_told(hostdoctor, tmp_path, address, assumed):
+    (tmp_path / "lspci.txt").write_text(
+        f"{address} VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n"
+    )
+    told = ["domain 0000 for the addresses that lspci.txt writes without one"] if assumed else []
+    assert scanned(hostdoctor, tmp_path / "lspci.txt")["evidence"]["assumed"] == told
+    assert ("(assumed: domain 0000" in hostdoctor("scan", "-v", tmp_path / "lspci.txt").stdout) == assumed
