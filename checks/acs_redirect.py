@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from hostdoctor import wording
-from hostdoctor.acs import clearing, given, knows_config_acs
 from hostdoctor.facts.pci import Acs, Function
 from hostdoctor.facts.unknown import NEEDS_ROOT, Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged, without_pci
@@ -162,6 +161,8 @@ def _redirected(view: View, common: str, pairs: list[_Pair]) -> Finding:
         "complex instead of being switched there, so P2P is slower, or not allowed at all."
     )
     cost = Cost("copies between these GPUs pass the switch's uplink twice instead of staying in the switch")
+    from hostdoctor.acs import given  # noqa: PLC0415  only who finds this pays for it
+
     if view.uses_vfio:
         explanation += " Guests use devices of this host, and the redirect keeps them apart: clearing it merges groups."
         return Finding(ID, "info", addresses, title, explanation, evidence=evidence, cost=cost)
@@ -180,6 +181,8 @@ def _redirected(view: View, common: str, pairs: list[_Pair]) -> Finding:
 
 def _advice(view: View, redirecting: list[Function]) -> str:
     """What to put on the command line."""
+    from hostdoctor.acs import clearing, knows_config_acs  # noqa: PLC0415
+
     option, guests = clearing(view, redirecting), "unless devices are to be handed to guests"
     if not option.replaces:
         newer = " (or pci=config_acs=)" if knows_config_acs(view) else ""

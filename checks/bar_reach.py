@@ -9,7 +9,6 @@ from hostdoctor.bars import vram_bar
 from hostdoctor.facts.pci import ATI, NVIDIA, Bar, Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, unjudged
-from hostdoctor.remedies.arithmetic import menu_size, reference_base
 from hostdoctor.view import View
 
 ID = "bar-reach"
@@ -128,6 +127,8 @@ def _out_of_reach(view: View, owner: Function, failing: list[tuple[Function, p2p
     beyond = [_address(gpu) for gpu in p2p.candidates(view, owner.vendor) if _address(gpu) >> bits]
     lowest = min(beyond, default=bar.address)
     names = wording.listed((peer.address for peer, _ in failing), 8)
+    from hostdoctor.remedies.arithmetic import menu_size, reference_base  # noqa: PLC0415  only who finds this pays for it
+
     base = reference_base(bits)
     who = "the GPUs" if by_all else names
     copies = "every copy between these GPUs goes" if by_all else f"copies that {names} should make go"
