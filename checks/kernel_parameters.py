@@ -251,7 +251,7 @@ def _contradiction(found: list[tuple[Parameter, str, str]]) -> Finding:
         f"{last} contradicts {wording.listed(others)}, and the last counts",
         f"They set the same thing, and the kernel keeps what comes last: {last}, so {counts}.",
         evidence=tuple(dict.fromkeys(Evidence(_LINE, parameter.text) for parameter, *_ in found)),
-        remedies=("remove-parameter",),
+        remedies=("keep-one-parameter",),
         next=f"take {wording.listed(others)} out of the kernel command line, or {last} if that is not what you mean",
     )
 
@@ -265,7 +265,7 @@ def _redundant(same: list[Given]) -> Finding:
         tuple(shown),
         f"{what}; one of them is enough",
         evidence=tuple(dict.fromkeys(Evidence(_LINE, parameter.text) for parameter, _ in same)),
-        remedies=("remove-parameter",),
+        remedies=("keep-one-parameter",),
         next=f"keep {shown[0]} once on the kernel command line",
     )
 
@@ -280,8 +280,17 @@ def _given_twice(given: list[Given]) -> Iterator[Finding]:
         if len({element for _, element in found}) > 1:
             evidence = tuple(Evidence(_LINE, parameter.text) for parameter, _ in found)
             shown = tuple(_shown(parameter, element) for parameter, element in found)
-            title = f"{rule.parameter}={rule.element.rstrip('=')} is given {len(found)} times, and only the last counts"
-            yield Finding(ID, "warning", shown, title, rule.text, evidence=evidence)
+            name = f"{rule.parameter}={rule.element.rstrip('=')}"
+            yield Finding(
+                ID,
+                "warning",
+                shown,
+                f"{name} is given {len(found)} times, and only the last counts",
+                rule.text,
+                evidence=evidence,
+                remedies=("keep-one-parameter",),
+                next=f"put all devices into one {name}=, separated by semicolons, and take the others out",
+            )
 
 
 def _slips(parameters: tuple[Parameter, ...]) -> Iterator[Finding]:
@@ -418,7 +427,7 @@ CHECK = Check(
         "Linux drivers/pci/pci.c pci_setup; lib/cmdline.c next_arg; lib/kstrtox.c kstrtobool",
     ),
     judge=judge,
-    remedies=("remove-parameter", "replace-parameter"),
+    remedies=("remove-parameter", "replace-parameter", "keep-one-parameter"),
     nothing="no command line",
     bare_metal_only=False,
     needs_pci=False,

@@ -537,6 +537,7 @@ def test_remedies_that_findings_may_name():
         "load-driver",
         "update-gpu-firmware",
         "remove-parameter",
+        "keep-one-parameter",
         "replace-parameter",
         "apply-boot-configuration",
         "payload-size-safe",

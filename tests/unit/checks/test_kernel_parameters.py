@@ -225,7 +225,7 @@ def test_of_opposites_the_last_counts(on, line, others, last, means):
 )
 def test_what_is_said_twice_is_redundant(on, line, subject):
     (found,) = on(f"ro {line}")
-    assert (found.outcome, found.subject, found.remedies) == ("info", subject, ("remove-parameter",))
+    assert (found.outcome, found.subject, found.remedies) == ("info", subject, ("keep-one-parameter",))
     assert "one of them is enough" in found.title
     assert f"keep {subject[0]} once" in found.next
 
@@ -259,6 +259,7 @@ def test_of_two_device_lists_only_the_last_counts(on):
     assert found.outcome == "warning"
     assert "only the last counts" in found.title
     assert len(found.evidence) == 2
+    assert found.next.startswith("put all devices into one pci=disable_acs_redir=")
 
 
 def test_devices_separated_by_commas_are_not_one_list(on):
