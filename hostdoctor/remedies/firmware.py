@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hostdoctor import p2p, wording
 from hostdoctor.bars import may_be_high, missing_bars
-from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Environment
-from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Evidence, Finding
 from hostdoctor.knowledge.firmware import load_firmware_settings
 from hostdoctor.remedies import choices
@@ -175,7 +174,7 @@ def _above_4g(host: HostFacts, findings: tuple[Finding, ...]) -> Iterator[_Made]
     if not findings:
         return
     role = _role(findings)
-    if not host.mmio.is_above_4g and not _has_large_bar(host.view):
+    if not host.mmio.is_above_4g:
         yield from _asked(host, Wish("above-4g", role, findings), choices.above_4g(host))
         if not option_of(host, "above-4g")[0].absent:
             return
@@ -185,13 +184,6 @@ def _above_4g(host: HostFacts, findings: tuple[Finding, ...]) -> Iterator[_Made]
         yield "BARs of 32 bits must lie below 4 GiB, where no option of the firmware makes room: use fewer such devices."
     if lacking:
         yield from _asked(host, Wish("mmio-size", role, lacking), choices.mmio_size(host))
-
-
-def _has_large_bar(view: View) -> bool:
-    """Whether a driver tells of a memory BAR that has no place below 4 GiB."""
-    nvml = view.host.nvml.gpus if isinstance(view.host.nvml, Nvml) else ()
-    sizes = [each.bar1_bytes for each in nvml] + [each.visible_vram_bytes for each in view.host.gpu_facts.values()]
-    return any(known(size, 0) >= 4 * wording.GIB for size in sizes)
 
 
 def _below_4g_only(view: View, finding: Finding) -> bool:

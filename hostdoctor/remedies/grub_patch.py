@@ -11,12 +11,10 @@ from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.grub_line import DEFAULT, changed, check_length, meaning, meanings
-from hostdoctor.remedies.patch import FileChange, Patch, Request
+from hostdoctor.remedies.patch import OF_LOADER, FileChange, Patch, Request
 
 _OF_GRUB = frozenset(("root", "ro", "rw", "rootflags", "rootfstype"))  # what 10_linux itself writes before the variables
-_OF_LOADER = frozenset(("BOOT_IMAGE", "initrd"))
 RECOVERY = "The entry for recovery mode, under Advanced options, starts without what is added here."
-REVERSED = "patch -R -p1 -d / < FILE"  # FILE is what was given to patch
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -104,7 +102,7 @@ def base_line(task: Task) -> list[str]:
         parameters = entry.parameters
     elif not isinstance(task.running, Unknown):
         parameters = parse_command_line(task.running)[0]
-    return [each.text for each in parameters if each.name not in _OF_LOADER]
+    return [each.text for each in parameters if each.name not in OF_LOADER]
 
 
 def _place(base: Sequence[str], part: Sequence[str]) -> int | None:

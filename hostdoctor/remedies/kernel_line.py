@@ -20,7 +20,6 @@ from hostdoctor.remedies.patch import Refused, Request
 from hostdoctor.remedies.quoting import is_sound
 
 LONGEST_LINE_BYTES = 2000  # COMMAND_LINE_SIZE is 2,048 on x86 and arm64, and the loader adds to the line
-TAKE_BACK = "patch -R -p1 -d / < FILE"  # FILE is what was given to patch
 _MOST_BYTES = 64 << 10
 _BLANKS = " \t\n\v\f\r"
 # Each of these may be given more than once, so that a later one does not undo an earlier one.

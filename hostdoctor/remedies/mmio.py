@@ -6,6 +6,7 @@ import msgspec
 
 from hostdoctor import p2p
 from hostdoctor.bars import may_be_high, missing_bars, vram_bar_of
+from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Aperture
 from hostdoctor.facts.pci import ATI, Bar, Function, GpuFacts
 from hostdoctor.facts.unknown import Unknown, known
@@ -30,6 +31,7 @@ class Mmio(msgspec.Struct, frozen=True):
         buses_counted: whether they were counted, or the most there can be is taken.
         granule: the size that all ranges have; None where they differ or are not known.
         needs: for each root bus what the BARs below it need; "" stands for an unknown root bus.
+        has_large_bar: whether a driver tells of a memory BAR that has no place below 4 GiB, wherever it lies.
     """
 
     ranges: tuple[Aperture, ...] | Unknown
@@ -39,11 +41,12 @@ class Mmio(msgspec.Struct, frozen=True):
     buses_counted: bool
     granule: int | None
     needs: dict[str, int]
+    has_large_bar: bool
 
     @property
     def is_above_4g(self) -> bool | None:
         """Whether the firmware put something above 4 GiB; None where that cannot be seen."""
-        if self.lowest:
+        if self.lowest or self.has_large_bar:
             return True
         return None if isinstance(self.ranges, Unknown) else False
 
@@ -67,7 +70,7 @@ def read_mmio(view: View) -> Mmio:
     lowest, seen = _lowest(view, ranges)
     buses, counted = _buses(view, ranges)
     sizes = () if isinstance(ranges, Unknown) else tuple(each.size_bytes for each in ranges)
-    return Mmio(ranges, lowest, seen, buses, counted, common_granule(sizes), _needs(view))
+    return Mmio(ranges, lowest, seen, buses, counted, common_granule(sizes), _needs(view), _has_large_bar(view))
 
 
 def _lowest(view: View, ranges: tuple[Aperture, ...] | Unknown) -> tuple[int, Evidence | None]:
@@ -79,6 +82,12 @@ def _lowest(view: View, ranges: tuple[Aperture, ...] | Unknown) -> tuple[int, Ev
         return 0, None
     address, function = min(high, key=lambda each: each[0])
     return address, Evidence(function.source("resource"), f"BAR at {address:#x}")
+
+
+def _has_large_bar(view: View) -> bool:
+    nvml = view.host.nvml.gpus if isinstance(view.host.nvml, Nvml) else ()
+    sizes = [each.bar1_bytes for each in nvml] + [each.visible_vram_bytes for each in view.host.gpu_facts.values()]
+    return any(known(size, 0) >= FOUR_GIB for size in sizes)
 
 
 def _bars(function: Function) -> tuple[Bar, ...]:

@@ -18,6 +18,11 @@ import msgspec
 
 from hostdoctor.parsers.cmdline import parse_command_line
 
+# The way back of what was given to patch as FILE.
+TAKE_BACK = "patch -R -p1 -d / < FILE"
+# What boot loaders themselves put on the line.
+OF_LOADER = frozenset(("BOOT_IMAGE", "initrd"))
+
 
 class Refused(Exception):
     """Why no patch can be made, and what to do by hand.

@@ -14,13 +14,12 @@ from hostdoctor.pending import Comparison
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.firmware import as_json, firmware_guide
 from hostdoctor.remedies.loaders import patch_for
-from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request, changed_line, diff
+from hostdoctor.remedies.patch import OF_LOADER, FileChange, Patch, Refused, Request, changed_line, diff
 from hostdoctor.remedies.runtime import RuntimeStep, runtime_steps
 from hostdoctor.remedies.wanted import Change, Uncurable, Wanted, wanted
 from hostdoctor.view import View
 
 SCHEMA = 1
-_OF_LOADER = ("BOOT_IMAGE", "initrd")
 _PENDING = "kernel-parameters-pending"
 
 
@@ -153,7 +152,7 @@ def _loader(view: View) -> LoaderReport:
 
 
 def _without_loader(view: View) -> str:
-    return " ".join(each.text for each in view.host.boot.parameters if each.name not in _OF_LOADER)
+    return " ".join(each.text for each in view.host.boot.parameters if each.name not in OF_LOADER)
 
 
 def _result(view: View, request: Request) -> str:

@@ -12,7 +12,7 @@ from hostdoctor.facts.boot_files import BootFiles
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies import kernel_line
-from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
+from hostdoctor.remedies.patch import TAKE_BACK, FileChange, Patch, Refused, Request
 
 _PATHS = ("oem/grub.cfg", "usr/share/oem/grub.cfg")
 _SET = re.compile(
@@ -57,7 +57,7 @@ def _patch(request: Request, running: str | Unknown, change: FileChange, pieces:
     notes += [] if changes else [kernel_line.waits(change.path)]
     notes += kernel_line.not_found_notes(pieces, request, change.path)
     once = "Press e at the entry in GRUB's menu, take the parameters out and press Ctrl-x."
-    revert = (kernel_line.TAKE_BACK,) if changes else ()
+    revert = (TAKE_BACK,) if changes else ()
     return Patch((change,) if changes else (), (), line, show, revert, once, tuple(notes))
 
 

@@ -28,8 +28,8 @@ from hostdoctor.remedies.grub_files import (
     refuse_broken,
 )
 from hostdoctor.remedies.grub_line import ALWAYS, DEFAULT, changed, check, meaning, meanings, words_of
-from hostdoctor.remedies.grub_patch import RECOVERY, REVERSED, Grub, Outcome, Task, finished
-from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
+from hostdoctor.remedies.grub_patch import RECOVERY, Grub, Outcome, Task, finished
+from hostdoctor.remedies.patch import TAKE_BACK, FileChange, Patch, Refused, Request
 from hostdoctor.remedies.quoting import for_grub
 
 _MOST_LETTERS = 12
@@ -156,7 +156,7 @@ def _prove(request: Request, now: GrubFiles, after: GrubFiles) -> None:
 def _revert(changes: Sequence[FileChange]) -> tuple[str, ...]:
     if len(changes) == 1 and changes[0].before is None:
         return (f"rm {changes[0].path}",)
-    return (REVERSED,) if changes else ()
+    return (TAKE_BACK,) if changes else ()
 
 
 def _notes(files: Files, texts: dict[str, str], after: GrubFiles) -> list[str]:

@@ -25,9 +25,9 @@ from hostdoctor.remedies.grub_files import (
     refuse_broken,
 )
 from hostdoctor.remedies.grub_line import ALWAYS, DEFAULT, check, meaning, meanings
-from hostdoctor.remedies.grub_patch import RECOVERY, REVERSED, Grub, Outcome, Task, finished
+from hostdoctor.remedies.grub_patch import RECOVERY, Grub, Outcome, Task, finished
 from hostdoctor.remedies.grub_text import assignment_at, is_in_block, is_plain, with_added, with_block, without, words_in
-from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
+from hostdoctor.remedies.patch import TAKE_BACK, FileChange, Patch, Refused, Request
 
 _GRUB = Grub("grub-mkconfig -o /boot/grub/grub.cfg", "/boot/grub/grub.cfg", recovery=RECOVERY)
 _MANAGED = re.compile(
@@ -67,7 +67,7 @@ def patch_in_place(task: Task, grub: Grub) -> Patch:
         )
     notes += notes_on_menu(after) if changes else []
     recovery = grub.recovery if keeps_recovery_clean(task.request, after) else ""
-    return finished(task, grub, Outcome(changes, now.line, after.line, (REVERSED,), recovery, tuple(notes)))
+    return finished(task, grub, Outcome(changes, now.line, after.line, (TAKE_BACK,), recovery, tuple(notes)))
 
 
 def edited_files(request: Request, files: Files, grub: Grub) -> tuple[GrubFiles, GrubFiles]:

@@ -19,10 +19,10 @@ from hostdoctor.parsers.os_release import parse_os_release
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.grub_files import PATH, follow
 from hostdoctor.remedies.grub_line import ALWAYS, Word, check, check_length, meaning, meanings, words_of
-from hostdoctor.remedies.grub_patch import REVERSED, Grub, Task, base_line, effective, is_there, next_entry, once_without
+from hostdoctor.remedies.grub_patch import Grub, Task, base_line, effective, is_there, next_entry, once_without
 from hostdoctor.remedies.grubby import Call, applied, call_for, changed_words, does, refuse_fragile
 from hostdoctor.remedies.loaders.grub_edit import edited_files, patch_as_read
-from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
+from hostdoctor.remedies.patch import TAKE_BACK, FileChange, Patch, Refused, Request
 from hostdoctor.remedies.quoting import for_grub
 
 _GRUB_CFG, _GRUBENV = "/boot/grub2/grub.cfg", "/boot/grub2/grubenv"
@@ -179,7 +179,7 @@ def _for_all(task: Task, call: Call, back: Call, result: Sequence[str], notes: t
         commands=(call.command("ALL", *options),),
         result=" ".join(result),
         show=_SHOW,
-        revert=(*((REVERSED,) if changes else ()), back.command("ALL", *options)),
+        revert=(*((TAKE_BACK,) if changes else ()), back.command("ALL", *options)),
         once_without=once_without(effective(task)),
         notes=(*notes, *quoted, *more, _EVERYWHERE),
     )

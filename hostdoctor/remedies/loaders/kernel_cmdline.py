@@ -24,7 +24,7 @@ from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies import kernel_line
 from hostdoctor.remedies.kernel_line import read_text
 from hostdoctor.remedies.loaders import uki
-from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
+from hostdoctor.remedies.patch import TAKE_BACK, FileChange, Patch, Refused, Request
 from hostdoctor.remedies.quoting import for_grub
 
 _PATH, _VENDORS = "etc/kernel/cmdline", "usr/lib/kernel/cmdline"
@@ -136,7 +136,7 @@ def _revert(edit: _Edit, way: _Way) -> tuple[str, ...]:
     change = edit.files[0]
     if change.before is None:
         return (f"printf '%s\\n' {shlex.quote(edit.base[0])} > {change.path}", *way.commands)
-    return (kernel_line.TAKE_BACK, *way.commands)
+    return (TAKE_BACK, *way.commands)
 
 
 def _lines_that_count(lines: Sequence[str], way: _Way) -> list[int]:

@@ -10,7 +10,7 @@ from hostdoctor.facts.boot_files import BootFiles
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies import kernel_line
-from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
+from hostdoctor.remedies.patch import TAKE_BACK, FileChange, Patch, Refused, Request
 
 MENU = "Hold the space bar while the host starts, press e at the entry, take the parameters out and press Enter."
 
@@ -52,7 +52,7 @@ def patch_of(request: Request, running: str | Unknown, edit: Edit, words: Words)
         commands=words.commands,
         result=line,
         show=words.show,
-        revert=(kernel_line.TAKE_BACK, *words.commands) if changes else (),
+        revert=(TAKE_BACK, *words.commands) if changes else (),
         once_without=words.once_without,
         notes=(*notes, *kernel_line.not_found_notes(edit.base, request, path)),
     )
