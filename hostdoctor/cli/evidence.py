@@ -22,6 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Where hardware evidence begins: a folder with neither is no host.
 _PARTS = ("sys", "proc")
+_WHAT_CAN_BE = "Attach what lspci -vvv, dmesg or the GPUs' tools print"
 _SHORTEST_S, _LONGEST_S = 0.1, 86_400.0
 
 
@@ -139,7 +140,9 @@ class Opened:
 
     def _why_nothing(self) -> str:
         unread = self.pasted.unread if self.pasted else []
-        return f"nothing in it could be judged; {unread[0][0]}: {unread[0][1]}" if unread else "there is nothing in it"
+        if not unread:
+            return "there is nothing in it"
+        return f"nothing in it could be judged; {unread[0][0]}: {unread[0][1]}. {_WHAT_CAN_BE}"
 
     def sources(self) -> Sources:
         """What was read, for the report."""

@@ -19,7 +19,7 @@ from rich.text import Text
 from hostdoctor import wording
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import OUTCOMES, Evidence, Finding, Outcome
-from hostdoctor.knowledge import load_remedies
+from hostdoctor.knowledge import load_kernel_changes, load_remedies
 from hostdoctor.report.matrix import matrix_lines
 from hostdoctor.report.model import GpuReport, HostReport, Report
 
@@ -33,6 +33,7 @@ _COLORS: dict[Outcome, str] = {
 }
 _NAMED_AT_MOST = 8  # checks that lack the same; of more the number is enough
 _SEEN_AT_MOST = 4
+_GUESTS = ("virtual-machine", "wsl")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 
 # What processors' names carry besides the name.
@@ -246,7 +247,7 @@ def _nothing_wrong(report: Report) -> str:
     """No more than was judged."""
     if not report.summary["ok"] and not report.summary["info"]:
         return "Nothing could be judged."
-    summary, in_guest = report.summary, report.host.virtualisation in ("virtual-machine", "wsl")
+    summary, in_guest = report.summary, report.host.virtualisation in _GUESTS
     if summary["unknown"] > summary["ok"] or (in_guest and summary["not-applicable"] > summary["ok"]):
         return "Nothing wrong found in what can be judged here."
     return "Nothing wrong found."
@@ -337,7 +338,20 @@ def _closing(page: _Page, report: Report, style: Style) -> None:
             page.line(f"  (assumed: {assumed})")
         for unread in report.evidence.unread:
             page.line(f"  {unread.source}: {unread.reason}")
+    if _has_patch_or_guide(report):
+        given = "" if report.evidence.kind == "live" else ", given the same,"
+        page.wrapped(
+            f"To mend: hostdoctor fix{given} tells what the kernel command line and the board's setup can do.", indent=2
+        )
     page.line(" · ".join(_counts(report)))
+
+
+def _has_patch_or_guide(report: Report) -> bool:
+    """Whether a verdict names a kernel parameter or a setting of the firmware, on a host that can change them."""
+    if report.host.virtualisation in _GUESTS or report.host.container:
+        return False
+    loud = (each for each in report.findings if each.outcome in ("failure", "warning"))
+    return any(each in load_kernel_changes() or each.startswith("firmware-") for finding in loud for each in finding.remedies)
 
 
 def _not_understood(report: Report) -> str:

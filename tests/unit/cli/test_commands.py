@@ -98,7 +98,7 @@ ESCAPE = "esc\x1b[2Jape\nline"
     "case",
     [
         ([], "missing", "there is no such file or folder"),
-        ([], "file", "nothing in it could be judged; file:1: nothing known begins like this: 'text'"),
+        ([], "file", "file:1: nothing known begins like this: 'text'. Attach what lspci -vvv, dmesg"),
         ([], "pipe", "pipe: it is no ordinary file"),
         ([], "dangling", "dangling: No such file or directory"),
         ([], "empty", "there is nothing in it"),

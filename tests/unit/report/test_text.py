@@ -211,3 +211,11 @@ def test_hostile_names_reach_no_terminal_as_a_tree(scan, hostile):
 )
 def test_what_could_act_on_a_terminal_is_written_out(given, shown):
     assert text.safe(given) == shown
+
+
+def test_who_can_mend_it_is_told_how(scan):
+    shown = " ".join(render(scan(CASES / "seed-v620-before" / "input")).split())
+    assert "To mend: hostdoctor fix, given the same, tells" in shown
+    for case in ("seed-v620-after", "blackwell-ada"):
+        (tree,) = (path for path in TREES if path.parent.name.endswith(case))
+        assert "hostdoctor fix" not in render(scan(tree))
