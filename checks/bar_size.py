@@ -16,6 +16,7 @@ from hostdoctor.view import View
 
 ID = "bar-size"
 
+_RESIZES = "EnableResizableBar"  # as /proc/driver/nvidia/params names it
 _NO_P2P = "; amdgpu allows no P2P to such a GPU"
 
 
@@ -107,7 +108,7 @@ def _judge_bar(host: Host, gpu: Function, bar: VramBar) -> Finding:
         why = "How much memory this board has is not known."
         return Finding(ID, "unknown", subject, title, why, evidence=(*evidence, *offered))
     if largest > bar.size_bytes:
-        return _can_be_larger(gpu, bar, largest, (*evidence, *offered))
+        return _can_be_larger(host, gpu, bar, largest, (*evidence, *offered))
     return Finding(
         ID,
         "info",
@@ -169,7 +170,8 @@ def _found_no_space(gpu: Function, bar: VramBar, refused: RefusedSize, evidence:
     )
 
 
-def _can_be_larger(gpu: Function, bar: VramBar, largest: int, evidence: tuple[Evidence, ...]) -> Finding:
+def _can_be_larger(host: Host, gpu: Function, bar: VramBar, largest: int, evidence: tuple[Evidence, ...]) -> Finding:
+    by_driver = ("nvidia-resizable-bar",) if gpu.driver == "nvidia" and drivers.nvidia_parameter(host, _RESIZES) == "0" else ()
     return Finding(
         ID,
         "warning",
@@ -179,7 +181,7 @@ def _can_be_larger(gpu: Function, bar: VramBar, largest: int, evidence: tuple[Ev
         f"window{_NO_P2P if gpu.vendor == ATI else ''}.",
         evidence=evidence,
         cost=Cost(f"host access to GPU memory in pieces{', and no P2P to it' if gpu.vendor == ATI else ''}"),
-        remedies=("firmware-resizable-bar", "firmware-above-4g-decoding"),
+        remedies=("firmware-resizable-bar", "firmware-above-4g-decoding", *by_driver),
         next='in the firmware, switch on "Above 4G Decoding" and "Resizable BAR" (Re-Size BAR, Smart Access Memory)',
     )
 
@@ -200,7 +202,8 @@ CHECK = Check(
         "Linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c amdgpu_device_resize_fb_bar, amdgpu_gmc.c",
         "PCI Express Base Specification 6.0, 7.8.6 Resizable BAR Extended Capability",
         "Linux Documentation/ABI/testing/sysfs-bus-pci resourceN_resize",
+        "NVIDIA open-gpu-kernel-modules, kernel-open/nvidia/nv-reg.h NVreg_EnableResizableBar",
     ),
     judge=judge,
-    remedies=("firmware-resizable-bar", "firmware-above-4g-decoding"),
+    remedies=("firmware-resizable-bar", "firmware-above-4g-decoding", "nvidia-resizable-bar"),
 )

@@ -258,3 +258,9 @@ def _p2p_evidence(pair: NvmlPair, told: Mapping[str, int]) -> tuple[Evidence, ..
     shown = told if isinstance(pair.nvlink, Unknown) else {**told, "NVLink": pair.nvlink}
     source, words = pair.origin or "NVML nvmlDeviceGetP2PStatus", _P2P_WORDS if pair.origin else {}
     return (Evidence(source, ", ".join(f"{what} {words.get(code, code)}" for what, code in shown.items())),)
+
+
+def nvidia_parameter(host: Host, name: str) -> str | None:
+    """The value that NVIDIA's driver says is in force, by the name in /proc/driver/nvidia/params; None where it is not told."""
+    module = None if isinstance(host.modules, Unknown) else host.modules.get("nvidia")
+    return module.parameters.get(name) if module else None

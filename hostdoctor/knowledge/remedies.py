@@ -37,6 +37,7 @@ class KernelChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         risk: what else it does.
         verify: how to see after the restart that it worked.
         source: keys of sources.toml.
+        in_modprobe: whether the option of a module belongs into /etc/modprobe.d, where the host has that.
     """
 
     remedy: str
@@ -44,6 +45,7 @@ class KernelChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     risk: str
     verify: str
     source: tuple[str, ...]
+    in_modprobe: bool = False
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,8 @@ from hostdoctor.pending import Comparison
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.firmware import as_json, firmware_guide
 from hostdoctor.remedies.loaders import patch_for
-from hostdoctor.remedies.patch import OF_LOADER, FileChange, Patch, Refused, Request, changed_line, diff
+from hostdoctor.remedies.module_options import ModuleChange, ModulePatch, settle
+from hostdoctor.remedies.patch import OF_LOADER, TAKE_BACK, FileChange, Patch, Refused, Request, changed_line, diff
 from hostdoctor.remedies.runtime import RuntimeStep, runtime_steps
 from hostdoctor.remedies.wanted import Change, Uncurable, Wanted, wanted
 from hostdoctor.view import View
@@ -62,6 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
         runtime: what can be done without a restart, and is lost at the next one.
         refused: why there is no patch although something is to change; null where there is one.
         nothing: why nothing is to change; empty where something is.
+        modules: options of kernel modules that are changed in /etc/modprobe.d.
     """
 
     loader: LoaderReport
@@ -84,6 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
     runtime: tuple[RuntimeStep, ...] = ()
     refused: Refusal | None = None
     nothing: str = ""
+    modules: tuple[ModuleChange, ...] = ()
     schema: int = SCHEMA
 
 
@@ -105,20 +108,43 @@ def make_plan(view: View, findings: Sequence[Finding], files: Files, own: Reques
     """
     asked = _with_own(wanted(view, findings), own)
     asked = msgspec.structs.replace(asked, add=(*asked.add, *_not_made(view, findings, asked)))
+    asked, modules = settle(asked, view, findings, files)
     request = Request(tuple(each.parameter for each in asked.add), tuple(each.parameter for each in asked.remove))
-    patch, refusal = Patch(result=_result(view, request)), None
-    if _nothing(view, asked):
-        patch = msgspec.structs.replace(patch, reboot=False)
-    else:
+    patch, refusal = Patch(result=_result(view, request), reboot=False), None
+    if not asked.is_empty:
         try:
             patch = patch_for(request, files, view.host.boot_files, view.host.boot.command_line)
         except Refused as refused:
             refusal = Refusal(refused.reason, refused.manual)
-    return Made(_plan(view, findings, asked, patch, refusal), patch.files)
+    patch = _with_modules(patch, modules)
+    return Made(_plan(view, findings, asked, patch, refusal, modules.changes), patch.files)
 
 
-def _plan(view: View, findings: Sequence[Finding], asked: Wanted, patch: Patch, refusal: Refusal | None) -> Plan:
-    nothing = _nothing(view, asked)
+def _with_modules(patch: Patch, modules: ModulePatch) -> Patch:
+    """The loader's patch with that of modprobe's files."""
+    if not modules.files:
+        return patch
+    files = (*modules.files, *patch.files)
+    undo = [each for each in patch.revert if each != TAKE_BACK and not each.startswith("rm ")]
+    return msgspec.structs.replace(
+        patch,
+        files=files,
+        commands=(*modules.commands, *patch.commands),
+        revert=(TAKE_BACK, *modules.commands, *undo),
+        notes=(*patch.notes, *modules.notes),
+        reboot=True,
+    )
+
+
+def _plan(  # noqa: PLR0913, PLR0917  each is a part of the plan
+    view: View,
+    findings: Sequence[Finding],
+    asked: Wanted,
+    patch: Patch,
+    refusal: Refusal | None,
+    modules: tuple[ModuleChange, ...],
+) -> Plan:
+    nothing = "" if modules else _nothing(view, asked)
     changes = (*asked.add, *asked.remove)
     return Plan(
         loader=_loader(view),
@@ -141,6 +167,7 @@ def _plan(view: View, findings: Sequence[Finding], asked: Wanted, patch: Patch, 
         runtime=runtime_steps(view, findings),
         refused=refusal,
         nothing=nothing,
+        modules=modules,
     )
 
 

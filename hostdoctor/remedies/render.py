@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import Literal
 
 import jinja2
@@ -24,6 +25,7 @@ Format = Literal["text", "markdown", "html"]
 _FOLDER = os.path.dirname(hostdoctor.templates.__file__)
 _TEMPLATES: dict[Format, str] = {"text": "firmware.txt.j2", "markdown": "firmware.md.j2", "html": "firmware.html.j2"}
 _WIDTH = 80
+_MOST_NAMED = 4  # findings of one check
 # What means something anywhere in a line, and what does so where a line begins.
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~$])")
 _MARKDOWN_FIRST = re.compile(r"^(\s*(?:[0-9]+(?=[.)])|))([.)#+=-])")
@@ -59,7 +61,7 @@ def _environment(format_: Format) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(wrap=_wrap, sentence=_sentence, code=_code, fence=_fence)
+    environment.filters.update(wrap=_wrap, sentence=_sentence, code=_code, fence=_fence, grouped=_grouped)
     return environment
 
 
@@ -75,6 +77,17 @@ def _harmless(value: object, key: str = "") -> object:
 def _sentence(text: str) -> str:
     """The text with a capital at its beginning, the rest as it is."""
     return text[:1].upper() + text[1:]
+
+
+def _grouped(because: Sequence[str]) -> str:
+    """Findings by their check; of a check that has many only how many they are."""
+    by_check: dict[str, list[str]] = {}
+    for each in because:
+        by_check.setdefault(each.partition(" ")[0], []).append(each)
+    shown = (
+        f"{check} ({len(found)} times)" if len(found) > _MOST_NAMED else ", ".join(found) for check, found in by_check.items()
+    )
+    return ", ".join(shown)
 
 
 def _wrap(text: str, first: str = "", indent: int = 0, width: int = _WIDTH) -> str:

@@ -90,7 +90,7 @@ class _Edit:
 
     def want(self, text: str, finding: Finding, remedy: str) -> None:
         """Note that a finding asks for a parameter."""
-        self.add[text] = _joined(self.add.get(text), _change(text, finding, remedy))
+        self.add[text] = _joined(self.add.get(text), change_of(text, finding, remedy))
 
     def drop(self, parameter: Parameter, element: str, change: Change) -> None:
         """Note that an element of a parameter on the line is to go."""
@@ -122,7 +122,8 @@ class _Edit:
         return tuple(change for text, change in {**found, **self.add}.items() if text not in stand)
 
 
-def _change(text: str, finding: Finding, remedy: str) -> Change:
+def change_of(text: str, finding: Finding, remedy: str) -> Change:
+    """A change that a finding asks for, with what the tables say of its remedy."""
     told, change = " ".join((finding.check, *finding.subject)), knowledge.load_kernel_changes()[remedy]
     return Change(text, (told,), finding.title, change.risk, change.verify, change.source)
 
@@ -173,7 +174,7 @@ def _drop(shown: str, finding: Finding, remedy: str, edit: _Edit) -> None:
             continue
         for each in _elements(parameter):
             if element in ("", each):
-                edit.drop(parameter, each, _change(parameter.text, finding, remedy))
+                edit.drop(parameter, each, change_of(parameter.text, finding, remedy))
 
 
 def _replacement(finding: Finding) -> str:

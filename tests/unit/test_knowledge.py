@@ -533,6 +533,7 @@ def test_remedies_that_findings_may_name():
         "iommu-translate-until-moved",
         "acs-clear-redirect",
         "kernel-with-p2p",
+        "nvidia-resizable-bar",
         "amdgpu-enable-pcie-p2p",
         "load-driver",
         "update-gpu-firmware",
