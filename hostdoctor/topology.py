@@ -244,6 +244,21 @@ class Topology:
         """Each discrete GPU with its slot."""
         return tuple(self._card(gpu) for gpu in self.gpus)
 
+    def links_above(self, function: Function) -> list[Segment]:
+        """The links from a function up to its root port, nearest first; none where ports between them are left out."""
+        chain = [function, *self.above(function)]
+        if any(each.ports_left_out for each in chain):
+            return []
+        return [_segment(chain[at], chain[at + 1]) for at in _link_starts(chain)]
+
+    def links_inside(self, card: Card) -> list[Segment]:
+        """The links between a GPU and the edge of its card, of cards that carry a switch."""
+        if not card.has_own_switch:
+            return []
+        above = self.above(card.gpu)
+        chain = [card.gpu, *above[: above.index(card.top) + 1]]
+        return [_segment(chain[at], chain[at + 1]) for at in _link_starts(chain)]
+
     def _card(self, gpu: Function) -> Card:
         chain = [gpu, *self.above(gpu)]
         edge = 0

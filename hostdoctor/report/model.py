@@ -97,6 +97,91 @@ class PairReport(msgspec.Struct, frozen=True):
     driver_says: bool | None
 
 
+NodeKind = Literal[
+    "host-bridge", "root-port", "chipset-port", "switch", "card-switch", "bridge", "gpu", "network", "nvme"
+]  # fmt: skip
+
+
+class NodeLink(msgspec.Struct, frozen=True):
+    """A link to the port above: now, under load (at the width it has now), and at most by both of its ends; GB/s each way."""
+
+    speed_gts: float | Unknown
+    width: int | Unknown
+    gbs: float | Unknown
+    loaded_gbs: float | Unknown
+    possible_speed_gts: float | Unknown
+    possible_width: int | Unknown
+    possible_gbs: float | Unknown
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One node of the drawing.
+
+    Attributes:
+        address: a function's, or of a host bridge its root bus, "0000:17".
+        kind: a switch has a node for each port; its upstream port has a link, its downstream ports have none of their own.
+            "card-switch" is a port of the switch that a card carries on board.
+        parent: the address of the node above; null for a host bridge, unknown where the evidence lacks what is above.
+        name: what it is called, or empty.
+        link: to the parent; null where both are part of one device. Each of its values is unknown where it leads to ports that
+            the evidence leaves out.
+        limits: whether this link is the narrowest on some GPU's way to the root, and narrower than that card could use.
+        numa_node: the memory node; negative where the firmware names none.
+        asleep: whether it was asleep, so that its link says little.
+    """
+
+    address: str
+    kind: NodeKind
+    parent: str | Unknown | None
+    name: str
+    link: NodeLink | None
+    limits: bool
+    numa_node: int | Unknown
+    asleep: bool = False
+
+
+class TopologyReport(msgspec.Struct, frozen=True):
+    """What lies between the processors and the GPUs, and the network cards and drives that matter to them.
+
+    Attributes:
+        nodes: each one after the node above it.
+        left_out: drives and RDMA network cards away from the GPUs that are left out because there are so many.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    left_out: int = 0
+
+
+class MeasuredCell(msgspec.Struct, frozen=True):
+    """What was measured of one way, by one tool; bandwidths in GB/s of 10^9 bytes.
+
+    Attributes:
+        origin: where the bytes come from: a GPU, or "host", with its memory node "host:1".
+        target: where they go.
+        gbs: the bandwidth, of several measurements the slowest; null where the tool gives none, which is not 0.
+        lowest_gbs: of several measurements the lowest, with `highest_gbs`; both null where there is only one.
+        both_ways: whether it is the sum of both directions at once.
+        peer_access: whether the copy was asked to go directly; false where it was staged, null where the tool does not tell.
+        latency_us: of a copy of a few bytes, where that is what was measured.
+        data: whether what arrived is what was sent; "wrong" also where the tool tells of wrong data and not in which copy.
+            The rate of a copy with wrong data says nothing.
+        tool: "nvbandwidth".
+        source: where it stands, "rbt.txt:42".
+    """
+
+    origin: str
+    target: str
+    gbs: float | None
+    lowest_gbs: float | None
+    highest_gbs: float | None
+    both_ways: bool
+    peer_access: bool | None
+    latency_us: float | None
+    data: Literal["right", "wrong", "not-compared"]
+    tool: str
+    source: str
+
+
 class DriversReport(msgspec.Struct, frozen=True):
     """Versions of drivers and of the vendors' libraries; null where there is none, or none was asked."""
 
@@ -130,6 +215,8 @@ class HostReport(msgspec.Struct, frozen=True):
     gpus: tuple[GpuReport, ...]
     integrated_gpus: tuple[str, ...]
     pairs: tuple[PairReport, ...]
+    topology: TopologyReport
+    measured: tuple[MeasuredCell, ...]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -188,7 +275,25 @@ def _host(view: View) -> HostReport:
         gpus=tuple(_gpu(view, card) for card in view.cards),
         integrated_gpus=tuple(gpu.address for gpu in view.topology.integrated_gpus),
         pairs=() if host.environment.is_guest else tuple(_pair(pair) for pair in view.pairs),
+        topology=_topology(view),
+        measured=_measured(view),
     )
+
+
+def _topology(view: View) -> TopologyReport:
+    if not view.cards:
+        return TopologyReport()
+    from hostdoctor.report.nodes import topology_report  # noqa: PLC0415  which imports the types above
+
+    return topology_report(view)
+
+
+def _measured(view: View) -> tuple[MeasuredCell, ...]:
+    if not view.host.runs:
+        return ()
+    from hostdoctor.report.cells import measured_cells  # noqa: PLC0415  most scans have no recorded runs
+
+    return measured_cells(view.host.runs)
 
 
 def _drivers(host: Host) -> DriversReport:
