@@ -83,6 +83,15 @@ class Files:
         folder, _, name = path.rpartition("/")
         return name in self.names(folder)
 
+    def link(self, path: str) -> str:
+        """Where a link leads, as it says; empty where the path is no link."""
+        for evidence in self.evidences:
+            try:
+                return evidence.link(path)
+            except Unreadable:
+                continue
+        return ""
+
     def why_closed(self, path: str) -> Unknown | None:
         """Why a folder that is there cannot be listed; None where it can, or is not there."""
         for evidence in self.evidences:

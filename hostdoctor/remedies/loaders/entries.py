@@ -20,6 +20,7 @@ from hostdoctor.remedies.loaders import kernel_cmdline
 from hostdoctor.remedies.loaders.plain import MENU, Edit, Words, patch_of, text_of
 from hostdoctor.remedies.patch import FileChange, Patch, Refused, Request
 
+_MOST_COPIES = 20
 _OPTIONS = re.compile(r"([ \t]*options[ \t]+)(.*?)([ \t\r]*)\Z")
 _KERNEL_INSTALLS = re.compile(r"/[^/]+/[^/]+/linux\Z")
 _BY_HAND = "Add the parameters to the options line of the entry that bootctl list marks as selected."
@@ -65,7 +66,7 @@ def _edited(text: str, path: str, request: Request) -> Edit:
 def _words(files: Files, path: str, entry: Entry) -> Words:
     root = path.removesuffix("/entries/" + path.rpartition("/")[2])
     settings = _loader_conf(files, f"{root}/loader.conf")
-    copy = f"/{path.removesuffix('.conf')}-fallback.conf"
+    copy = _free(files, path.removesuffix(".conf"))
     notes = [
         f"To have the old line in the menu as well, copy the entry first: cp {shlex.quote('/' + path)} {shlex.quote(copy)}"
     ]
@@ -75,6 +76,12 @@ def _words(files: Files, path: str, entry: Entry) -> Words:
     closed = settings.get("editor", "yes").lower() in ("no", "n", "0", "false", "f", "off")
     without = "Choose another entry in the menu: its editor is switched off in loader.conf." if closed else MENU
     return Words("bootctl list --no-pager", without, tuple(notes))
+
+
+def _free(files: Files, stem: str) -> str:
+    """A path for a copy of an entry, where none lies yet: distributions have a fallback of their own."""
+    numbers = ["", *map(str, range(2, _MOST_COPIES))]
+    return next((f"/{path}" for each in numbers if not files.has(path := f"{stem}-fallback{each}.conf")), f"/{stem}.old")
 
 
 def _loader_conf(files: Files, path: str) -> dict[str, str]:

@@ -40,6 +40,34 @@ def test_an_entry(arch, folder):
     assert f"cp /{folder}/loader/entries/arch.conf /{folder}/loader/entries/arch-fallback.conf" in " ".join(patch.notes)
 
 
+def test_a_copy_spares_the_distributions_own_fallback(arch):
+    host = arch()
+    for name in ("arch-fallback.conf", "arch-fallback2.conf"):
+        host.write(f"boot/loader/entries/{name}", ENTRY.replace("linux.img", "linux-fallback.img"))
+    assert "/boot/loader/entries/arch-fallback3.conf" in host.changed().notes[0].split()
+
+
+def test_an_entry_that_is_a_link(arch):
+    host = arch(entry="")
+    host.write("boot/entries/real.conf", ENTRY)
+    (host.root / "boot/loader/entries").mkdir(parents=True)
+    (host.root / "boot/loader/entries/arch.conf").symlink_to("../../entries/real.conf")
+    patch = host.changed()
+    assert patch.files[0].path == "/boot/entries/real.conf"
+    assert (
+        patch.notes[-1] == "/boot/loader/entries/arch.conf is a link: the diff changes /boot/entries/real.conf, where it leads."
+    )
+
+
+@pytest.mark.parametrize("target", ["/opt/arch.conf", "../../../srv/arch.conf"])
+def test_a_link_out_of_the_boot_files(arch, target):
+    host = arch(entry="")
+    host.write("opt/arch.conf", ENTRY).write("srv/arch.conf", ENTRY)
+    (host.root / "boot/loader/entries").mkdir(parents=True)
+    (host.root / "boot/loader/entries/arch.conf").symlink_to(target)
+    assert "is a link that leads to /" in host.refused().reason
+
+
 @pytest.mark.parametrize(
     ("entry", "after"),
     [
