@@ -66,6 +66,7 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     from hostdoctor.remedies.patch import Request  # noqa: PLC0415  so that wrong usage is told at once
 
     own = Request(add, remove)
+    _refuse_contradiction(own)
     with open_evidence(root, (*paths, *attached)) as opened:
         view = View(opened.read(deadline_s, assume_bare_metal))
         findings = diagnose(view, load_checks())
@@ -81,6 +82,15 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     _finish(text, _REFUSED if made.plan.refused and mode in ("diff", "ansible") else 0, output)
 
 
+def _refuse_contradiction(own: Request) -> None:
+    if not own.add:
+        return
+    from hostdoctor.remedies.wanted import undo_each_other  # noqa: PLC0415  most calls add nothing
+
+    if both := undo_each_other(own):
+        raise click.UsageError(f"{both[0]} and {both[1]} undo each other")
+
+
 def _made(opened: Opened, view: View, findings: Sequence[Finding], own: Request) -> Made:
     from hostdoctor.remedies.plan import make_plan  # noqa: PLC0415
 
@@ -90,14 +100,18 @@ def _made(opened: Opened, view: View, findings: Sequence[Finding], own: Request)
 def _verified(view: View, findings: Sequence[Finding], own: Request, format_: str) -> tuple[str, int]:
     import msgspec  # noqa: PLC0415
 
-    from hostdoctor.remedies.plan import verify  # noqa: PLC0415
+    from hostdoctor.facts.unknown import Unknown  # noqa: PLC0415
     from hostdoctor.remedies.render import fill  # noqa: PLC0415
+    from hostdoctor.remedies.verified import nothing_to_verify, verify  # noqa: PLC0415
 
+    nothing = nothing_to_verify(view, own)
+    if isinstance(view.host.boot.command_line, Unknown) and not nothing:
+        fail("the running kernel's command line is not in this evidence: add the output of cat /proc/cmdline")
     found = verify(view, findings, own)
     if format_ == "json":
         text = msgspec.json.format(msgspec.json.encode({"schema": 1, **msgspec.to_builtins(found)})).decode() + "\n"
     else:
-        text = fill("text", "fix_verify.txt.j2", verified=found)
+        text = fill("text", "fix_verify.txt.j2", verified=found, cured=found.is_cured, nothing=nothing)
     return text, int(not found.is_cured)
 
 

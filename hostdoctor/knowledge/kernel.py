@@ -186,6 +186,10 @@ class LastWins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     source: tuple[str, ...]
 
+    def is_in(self, key: str, value: str | None) -> bool:
+        """Whether a parameter gives it."""
+        return key == self.parameter and any(each.startswith(self.element) for each in (value or "").split(","))
+
 
 class Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A group of parameters, by their names with _ for -, the beginnings of names, and whole texts."""

@@ -8,6 +8,7 @@ import msgspec
 
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.parsers.grub_cfg import raw_words
+from hostdoctor.remedies.kernel_line import refuse_second_list, undone_by
 from hostdoctor.remedies.patch import Refused, Request
 from hostdoctor.remedies.quoting import is_sound
 
@@ -77,3 +78,11 @@ def check_length(words: Sequence[str]) -> None:
             f"the kernel command line would be {length} bytes long, and the kernel cuts off what is beyond 2,048",
             "Take out parameters that are not needed any more first.",
         )
+
+
+def check_in_force(words: Sequence[str], request: Request) -> None:
+    """Refuse a line on which something that comes later undoes what is added, or that has two lists of which one counts."""
+    for each in request.add:
+        if by := undone_by(words, each):
+            raise Refused(f"{by}, which comes later on the line, would undo {each}", f"Take out {by} as well: --remove {by}")
+    refuse_second_list([each for each in words if each not in request.add], request.add)

@@ -8,9 +8,10 @@ import msgspec
 
 from hostdoctor.facts.boot_files import BootFiles, Entry, Parameter
 from hostdoctor.facts.unknown import Unknown
+from hostdoctor.parameters import is_of_boot_process
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.readers.boot_loader import Files
-from hostdoctor.remedies.grub_line import DEFAULT, changed, check_length, meaning, meanings
+from hostdoctor.remedies.grub_line import DEFAULT, changed, check_in_force, check_length, meaning, meanings
 from hostdoctor.remedies.patch import OF_LOADER, FileChange, Patch, Request
 
 _OF_GRUB = frozenset(("root", "ro", "rw", "rootflags", "rootfstype"))  # what 10_linux itself writes before the variables
@@ -85,13 +86,24 @@ def next_line(task: Task, before: Sequence[str] | None, after: Sequence[str] | N
         return changed(base, task.request)
     place = _place(base, before)
     if place is not None:
-        return [*base[:place], *after, *base[place + len(before) :]]
+        return [*base[:place], *after, *(text for text in base[place + len(before) :] if _is_of_boot_process(text))]
     head: list[str] = []
     for text in base:
         if meaning(text)[0] not in _OF_GRUB:
             break
         head.append(text)
     return [*head, *after]
+
+
+def _is_of_boot_process(text: str) -> bool:
+    """Whether GRUB's scripts may have written it behind the variables by themselves (vt.handoff)."""
+    return all(is_of_boot_process(each) for each in parse_command_line(text)[0])
+
+
+def _left_out(task: Task, line: Sequence[str]) -> list[str]:
+    """What is on the line today, stands in no file, and is gone once the configuration is made again."""
+    there = meanings([*line, *task.request.remove])
+    return [text for text in base_line(task) if meaning(text) not in there and not _is_of_boot_process(text)]
 
 
 def base_line(task: Task) -> list[str]:
@@ -124,6 +136,7 @@ def finished(task: Task, grub: Grub, outcome: Outcome) -> Patch:
     """The patch, with the commands that are left to run: none where the generated entry holds the line already."""
     line = next_line(task, outcome.before, outcome.after)
     check_length(line)
+    check_in_force(line, task.request)
     entry, running = next_entry(task.boot), task.running_texts
     made = entry is not None and is_there([each.text for each in entry.parameters], task.request)
     runs = running is not None and is_there(running, task.request)
@@ -134,6 +147,11 @@ def finished(task: Task, grub: Grub, outcome: Outcome) -> Patch:
         notes.insert(0, "The files hold all of it already; what GRUB starts from was not made from them since.")
     elif not changes and not runs:
         notes.insert(0, "All of it is in place already: only a restart is missing.")
+    if commands and outcome.before is not None and (lost := _left_out(task, line)):
+        notes.append(
+            f"{grub.make.split()[0]} leaves out what is on the line today and in none of these files: {_listed(lost)}. "
+            "To keep it, give it with --add."
+        )
     return Patch(
         files=changes,
         commands=commands,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from hostdoctor import knowledge
 from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
+from hostdoctor.knowledge.kernel import Setting
 from hostdoctor.parameters import all_meanings, meanings
 from hostdoctor.parsers.cmdline import elements, parse_command_line, token_spans
 from hostdoctor.readers.boot_loader import Files
@@ -104,7 +105,7 @@ def edited(pieces: Sequence[str], request: Request) -> list[str]:
             f"{undone} and another parameter that is to be added undo each other", f"Leave out {undone} or the other one."
         )
     if fresh:
-        _refuse_second_list(kept, fresh)
+        refuse_second_list(kept, fresh)
         _insert(changed, " ".join(fresh))
     return [_as_text(text) for text in changed]
 
@@ -117,7 +118,7 @@ def stands(tokens: Sequence[str], wanted: str) -> bool:
     for setting in table.setting:
         ours = setting.way(_spelled(parameter))
         if ours:
-            ways = [way for each in given if (way := setting.way(_spelled(each)))]
+            ways = [way for each in tokens if (way := _last_way(setting, _as_text(each)))]
             return bool(ways) and ways[-1] == ours
     if (described := table.by_name.get(parameter.key)) is not None and described.comma_list:
         return meanings(parameter) <= all_meanings(given)
@@ -125,6 +126,25 @@ def stands(tokens: Sequence[str], wanted: str) -> bool:
     if parameter.key in _REPEATED:
         return any(each.value == parameter.value for each in same)
     return bool(same) and meanings(same[-1]) == meanings(parameter)
+
+
+def undone_by(tokens: Sequence[str], wanted: str) -> str:
+    """What on a line undoes a parameter: the last one that sets the same thing, where it sets it another way; else empty."""
+    for setting in knowledge.load_kernel_parameters().settings:
+        if way := _last_way(setting, wanted):
+            found = [(each, its) for each in tokens if (its := _last_way(setting, each))]
+            return found[-1][0] if found and found[-1][1] != way else ""
+    return ""
+
+
+def _last_way(setting: Setting, token: str) -> str:
+    """How a parameter sets a thing, in whatever spelling and list; of several elements the last counts."""
+    parameter = _parameter(_as_bytes(token))
+    described = knowledge.load_kernel_parameters().by_name.get(parameter.key)
+    parts = described.elements(parameter.value or "") if described else ()
+    texts = [described.meaning(part) for part in parts] if described else [parameter.value or ""]
+    ways = [way for text in texts if (way := setting.way(f"{parameter.key}={text}"))]
+    return ways[-1] if ways else ""
 
 
 def not_found_notes(pieces: Sequence[str], request: Request, shown: str) -> list[str]:
@@ -231,7 +251,7 @@ def _insert(texts: list[str], fresh: str) -> None:
     texts[-1] = f"{text}{' ' if text else ''}{fresh}{texts[-1][len(text) :]}"
 
 
-def _refuse_second_list(kept: Sequence[str], fresh: Sequence[str]) -> None:
+def refuse_second_list(kept: Sequence[str], fresh: Sequence[str]) -> None:
     """Refuse to write a second list where the kernel keeps the last one only (drivers/pci/pci.c pci_setup)."""
     for once in knowledge.load_kernel_parameters().last_wins:
         lists = [(token, each) for token in (*kept, *fresh) for each in _elements(token, once.parameter, once.element)]

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Finding
 from hostdoctor.loaders import LOADERS
-from hostdoctor.parameters import is_of_field, meanings
-from hostdoctor.pending import Comparison
+from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.firmware import as_json, firmware_guide
 from hostdoctor.remedies.loaders import patch_for
 from hostdoctor.remedies.module_options import ModuleChange, ModulePatch, settle
 from hostdoctor.remedies.patch import OF_LOADER, TAKE_BACK, FileChange, Patch, Refused, Request, changed_line, diff
 from hostdoctor.remedies.runtime import RuntimeStep, runtime_steps
+from hostdoctor.remedies.waiting import with_waiting, without_absent
 from hostdoctor.remedies.wanted import Change, Uncurable, Wanted, wanted
 from hostdoctor.view import View
 
 SCHEMA = 1
-_PENDING = "kernel-parameters-pending"
 
 
 class LoaderReport(msgspec.Struct, frozen=True):
@@ -106,8 +105,7 @@ def make_plan(view: View, findings: Sequence[Finding], files: Files, own: Reques
         files: its boot files.
         own: what its owner asked for with --add and --remove.
     """
-    asked = _with_own(wanted(view, findings), own)
-    asked = msgspec.structs.replace(asked, add=(*asked.add, *_not_made(view, findings, asked)))
+    asked, absent = without_absent(view, with_waiting(view, findings, wanted(view, findings, own)))
     asked, modules = settle(asked, view, findings, files)
     request = Request(tuple(each.parameter for each in asked.add), tuple(each.parameter for each in asked.remove))
     patch, refusal = Patch(result=_result(view, request), reboot=False), None
@@ -116,7 +114,7 @@ def make_plan(view: View, findings: Sequence[Finding], files: Files, own: Reques
             patch = patch_for(request, files, view.host.boot_files, view.host.boot.command_line)
         except Refused as refused:
             refusal = Refusal(refused.reason, refused.manual)
-    patch = _with_modules(patch, modules)
+    patch = _with_modules(msgspec.structs.replace(patch, notes=(*patch.notes, *absent, *map(_in_vain, asked.in_vain))), modules)
     return Made(_plan(view, findings, asked, patch, refusal, modules.changes), patch.files)
 
 
@@ -149,7 +147,7 @@ def _plan(  # noqa: PLR0913, PLR0917  each is a part of the plan
     return Plan(
         loader=_loader(view),
         running=view.host.boot.command_line,
-        result=patch.result or _result(view, Request(tuple(each.parameter for each in asked.add))),
+        result=patch.result,
         add=tuple(each.parameter for each in asked.add),
         remove=tuple(each.parameter for each in asked.remove),
         because={each.parameter: each.because for each in changes},
@@ -179,12 +177,20 @@ def _loader(view: View) -> LoaderReport:
 
 
 def _without_loader(view: View) -> str:
-    return " ".join(each.text for each in view.host.boot.parameters if each.name not in OF_LOADER)
+    line = view.host.boot.command_line
+    parameters, arguments = parse_command_line("" if isinstance(line, Unknown) else line)
+    kept = [each.text for each in parameters if each.name not in OF_LOADER]
+    return " ".join([*kept, *(["--", *(each.text for each in arguments)] if arguments else [])])
 
 
 def _result(view: View, request: Request) -> str:
-    line = view.host.boot.command_line
-    return "" if isinstance(line, Unknown) else changed_line(line, request)
+    return "" if isinstance(view.host.boot.command_line, Unknown) else changed_line(_without_loader(view), request)
+
+
+def _in_vain(change: Change) -> str:
+    return (
+        f"{change.parameter} runs already, and {', '.join(change.because)} asks for it all the same: see why it does not help."
+    )
 
 
 def _nothing(view: View, asked: Wanted) -> str:
@@ -197,71 +203,3 @@ def _nothing(view: View, asked: Wanted) -> str:
     if environment.is_guest:
         return "this is a guest, whose GPUs, links and IOMMU are its hypervisor's: run hostdoctor fix on the host"
     return "no finding asks for a kernel parameter"
-
-
-def _with_own(asked: Wanted, own: Request) -> Wanted:
-    """With what the owner asked for, which needs no finding."""
-    add = {each.parameter: each for each in asked.add if each.parameter not in own.remove}
-    remove = {each.parameter: each for each in asked.remove if each.parameter not in own.add}
-    for parameter in own.add:
-        add.setdefault(parameter, Change(parameter, ("--add",), "asked for with --add", verify="it is in /proc/cmdline"))
-    for parameter in own.remove:
-        remove.setdefault(parameter, Change(parameter, ("--remove",), "asked for with --remove"))
-    return Wanted(tuple(add.values()), tuple(remove.values()), asked.uncurable)
-
-
-def _not_made(view: View, findings: Sequence[Finding], asked: Wanted) -> Iterator[Change]:
-    """What stands in the governing loader's files already and only waits for its command."""
-    files = view.host.boot_files
-    loud = [each for each in findings if each.check == _PENDING and each.outcome == "warning"]
-    if not loud or isinstance(files.loader, Unknown):
-        return
-    named = {each.parameter for each in (*asked.add, *asked.remove)}
-    for file, waiting in Comparison(files, files.loader, view.host.boot).by_file().items():
-        for placed in (*waiting.not_made, *waiting.not_started):
-            if placed.parameter.text not in named and is_of_field(placed.parameter):
-                named.add(placed.parameter.text)
-                yield Change(placed.parameter.text, (f"{_PENDING} {file}",), f"it stands in {file} and does not run")
-
-
-# --- afterwards -------------------------------------------------------------------------------------------------------
-
-
-class Verified(msgspec.Struct, frozen=True):
-    """What came of a change after the restart.
-
-    Attributes:
-        arrived: parameters that were asked for and run.
-        missing: those that do not, with where they stand.
-        uncured: what findings still ask for.
-    """
-
-    arrived: tuple[str, ...]
-    missing: tuple[str, ...]
-    uncured: tuple[Change, ...]
-
-    @property
-    def is_cured(self) -> bool:
-        """Whether everything arrived and nothing is asked for any more."""
-        return not self.missing and not self.uncured
-
-
-def verify(view: View, findings: Sequence[Finding], own: Request) -> Verified:
-    """Whether what is configured, and what the owner names with --add and --remove, is in force, and what is still wanted."""
-    boot = view.host.boot
-    running = {meaning for parameter in boot.parameters for meaning in meanings(parameter)}
-    texts = [parameter.text for parameter in boot.parameters]
-    configured = view.host.boot_files.configured
-    arrived: list[str] = []
-    missing: list[str] = []
-    for placed in configured.parameters if configured else ():
-        if is_of_field(placed.parameter):
-            there = meanings(placed.parameter) <= running
-            (arrived if there else missing).append(
-                placed.parameter.text if there else f"{placed.parameter.text} ({placed.where})"
-            )
-    for parameter in own.add:
-        (arrived if parameter in texts else missing).append(parameter)
-    missing += [f"{parameter} is still there" for parameter in own.remove if parameter in texts]
-    asked = wanted(view, findings)
-    return Verified(tuple(dict.fromkeys(arrived)), tuple(dict.fromkeys(missing)), (*asked.add, *asked.remove))

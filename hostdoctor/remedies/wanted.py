@@ -12,6 +12,10 @@ import msgspec
 from hostdoctor import knowledge
 from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.findings import Finding
+from hostdoctor.knowledge.kernel import Rule, Setting
+from hostdoctor.parsers.cmdline import parse_command_line
+from hostdoctor.remedies.kernel_line import stands
+from hostdoctor.remedies.patch import Request
 from hostdoctor.view import View
 
 _LINT = ("remove-parameter", "replace-parameter")
@@ -19,6 +23,8 @@ _LINT = ("remove-parameter", "replace-parameter")
 _OFFERED = ("iommu-passthrough", *_LINT)
 # Only this check weighs all GPUs of the host before it asks for passthrough; others name it as one of several ways.
 _ASKS = {"iommu-passthrough": "iommu-mode"}
+_NOTHING = Request()
+_WORKS = ("side-effect", "deprecated")  # kinds of rules on what has an effect
 _BY_OTHER_MEANS = ("firmware-", "numa-", "measure-", "check-power", "iommu-translate")
 
 
@@ -50,11 +56,19 @@ class Uncurable(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What is to change on the kernel command line."""
+    """What is to change on the kernel command line.
+
+    Attributes:
+        add: parameters to add.
+        remove: parameters to take out.
+        uncurable: findings that no parameter cures.
+        in_vain: what findings ask for although it stands on the line of the running kernel, and nothing undoes it there.
+    """
 
     add: tuple[Change, ...] = ()
     remove: tuple[Change, ...] = ()
     uncurable: tuple[Uncurable, ...] = ()
+    in_vain: tuple[Change, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -62,18 +76,30 @@ class Wanted(msgspec.Struct, frozen=True):
         return not self.add and not self.remove
 
 
-def wanted(view: View, findings: Sequence[Finding]) -> Wanted:
-    """What these findings ask for on this host."""
+def wanted(view: View, findings: Sequence[Finding], own: Request = _NOTHING) -> Wanted:
+    """What these findings ask for on this host, and what its owner does, who is right where the two differ."""
     environment = view.host.environment
-    if environment.is_guest or environment.container:
-        return Wanted()
     edit = _Edit(view.host.boot.parameters)
-    for finding in findings:
+    is_judged = not environment.is_guest and not environment.container
+    for finding in findings if is_judged else ():
         for remedy in finding.remedies:
             _apply(view, finding, remedy, edit)
+    _follow(own, edit)
     for parameter in list(edit.add):
         _clear_the_way(parameter, edit)
-    return Wanted(edit.added(), tuple(edit.removed().values()), tuple(_uncurable(findings, edit)))
+    uncurable = tuple(_uncurable(findings, edit)) if is_judged else ()
+    return Wanted(edit.added(), tuple(edit.removed().values()), uncurable, edit.in_vain())
+
+
+def undo_each_other(own: Request) -> tuple[str, str] | None:
+    """Two of the owner's wishes of which the second undoes the first."""
+    for number, text in enumerate(own.add):
+        if any(same(text, each) for each in own.remove):
+            return f"--add {text}", f"--remove {text}"
+        for other in own.add[:number]:
+            if (ours := _way(text)) and (theirs := _way(other)) and ours[0] == theirs[0] and ours != theirs:
+                return f"--add {other}", f"--add {text}"
+    return None
 
 
 class _Edit:
@@ -87,6 +113,8 @@ class _Edit:
         self.line = line
         self.add: dict[str, Change] = {}
         self._gone: dict[str, dict[str, Change]] = {}  # by the text of the parameter, then by the element
+        self._own: dict[str, Change] = {}  # what the owner adds, on the line or not
+        self._elsewhere: dict[str, Change] = {}  # what the owner takes out and is not on the line
 
     def want(self, text: str, finding: Finding, remedy: str) -> None:
         """Note that a finding asks for a parameter."""
@@ -96,6 +124,49 @@ class _Edit:
         """Note that an element of a parameter on the line is to go."""
         gone = self._gone.setdefault(parameter.text, {})
         gone[element] = _joined(gone.get(element), change)
+
+    def take_out(self, text: str) -> None:
+        """Note that the owner takes out a parameter, or one element of a list."""
+        change = Change(text, ("--remove",), "asked for with --remove")
+        for each in [each for each in self.add if same(each, text)]:
+            del self.add[each]
+        wholes = [parameter for parameter in self.line if same(parameter.text, text)]
+        found = [(parameter, element) for parameter in wholes for element in _elements(parameter)]
+        name, _, wanted_out = text.partition("=")
+        found = found or [
+            (parameter, element)
+            for parameter in self.line
+            for element in _elements(parameter)
+            if parameter.key == name.replace("-", "_") and element == wanted_out
+        ]
+        for parameter, element in found:
+            self.drop(parameter, element, change)
+        if not found:
+            self._elsewhere[text] = change
+
+    def put(self, text: str) -> None:
+        """Note that the owner adds a parameter: it takes the place of what findings ask for in the same matter."""
+        for each in [each for each in self.add if _sets_the_same(each, text)]:
+            del self.add[each]
+        self._gone = {each: gone for each, gone in self._gone.items() if not same(each, text)}
+        change = Change(text, ("--add",), "asked for with --add", verify="it is in /proc/cmdline")
+        self._own[text] = self.add[text] = _joined(self.add.get(text), change)
+
+    def in_vain(self) -> tuple[Change, ...]:
+        """What findings ask for and is in force; that something takes the place of another says nothing of it."""
+        line = [parameter.text for parameter in self.line]
+        return tuple(
+            change
+            for text, change in self.add.items()
+            if text not in self._own
+            and stands(line, text)
+            and not all(each.startswith("kernel-parameters ") for each in change.because)
+        )
+
+    def _left(self) -> list[str]:
+        """The line without what is to go."""
+        removed = self.removed()
+        return [parameter.text for parameter in self.line if parameter.text not in removed]
 
     def takes_from(self, subject: Sequence[str]) -> bool:
         """Whether something of a finding's subject is to go, as kernel-parameters writes it, "iommu=nopt"."""
@@ -108,7 +179,7 @@ class _Edit:
         for text, gone in self._gone.items():
             for change in gone.values():
                 found[text] = _joined(found.get(text), msgspec.structs.replace(change, parameter=text))
-        return found
+        return {**found, **self._elsewhere}
 
     def added(self) -> tuple[Change, ...]:
         """The parameters to add: what is left of lists, then what was asked for, since the kernel keeps what comes last."""
@@ -118,8 +189,8 @@ class _Edit:
             if parameter.text in removed and left:
                 text = f"{parameter.name}={','.join(left)}"
                 found[text] = msgspec.structs.replace(removed[parameter.text], parameter=text)
-        stand = {parameter.text for parameter in self.line} - set(removed)
-        return tuple(change for text, change in {**found, **self.add}.items() if text not in stand)
+        line = self._left()
+        return tuple(change for text, change in {**found, **self.add}.items() if text in self._own or not stands(line, text))
 
 
 def change_of(text: str, finding: Finding, remedy: str) -> Change:
@@ -161,6 +232,8 @@ def _lint(finding: Finding, remedy: str, edit: _Edit) -> None:
     replacement = _replacement(finding) if remedy == "replace-parameter" else ""
     if remedy == "replace-parameter" and not replacement:
         return  # what was meant is for its owner to say
+    if finding.outcome == "info" and any(rule.kind in _WORKS for rule in _rules(finding)):
+        return  # it does something, and who set it may need that
     for shown in finding.subject:
         _drop(shown, finding, remedy, edit)
     if replacement:
@@ -177,12 +250,16 @@ def _drop(shown: str, finding: Finding, remedy: str, edit: _Edit) -> None:
                 edit.drop(parameter, each, change_of(parameter.text, finding, remedy))
 
 
+def _rules(finding: Finding) -> list[Rule]:
+    """The rules on the parameter that a finding is about."""
+    name, _, element = finding.subject[0].partition("=")
+    rules = knowledge.load_kernel_parameters().rule
+    return [rule for rule in rules if rule.parameter == name.replace("-", "_") and rule.matches(element)]
+
+
 def _replacement(finding: Finding) -> str:
-    for rule in knowledge.load_kernel_parameters().rule:
-        name, _, element = finding.subject[0].partition("=")
-        if rule.remedy.startswith("replace:") and rule.parameter == name.replace("-", "_") and rule.matches(element):
-            return rule.remedy.removeprefix("replace:")
-    return ""
+    replaces = (rule.remedy for rule in _rules(finding) if rule.remedy.startswith("replace:"))
+    return next(replaces, "").removeprefix("replace:")
 
 
 def _acs(view: View, finding: Finding, edit: _Edit) -> None:
@@ -199,7 +276,7 @@ def _acs(view: View, finding: Finding, edit: _Edit) -> None:
 def _clear_the_way(wanted_text: str, edit: _Edit) -> None:
     """Take out what sets the same thing another way, in whatever spelling and list it stands."""
     tables = knowledge.load_kernel_parameters()
-    ours = next(((setting, way) for setting in tables.settings if (way := setting.way(wanted_text))), None)
+    ours = _way(wanted_text)
     if ours is None:
         return
     for parameter in edit.line:
@@ -209,6 +286,48 @@ def _clear_the_way(wanted_text: str, edit: _Edit) -> None:
             if way and way != ours[1]:
                 change = edit.add[wanted_text]
                 edit.drop(parameter, element, msgspec.structs.replace(change, parameter=parameter.text, risk="", verify=""))
+
+
+def _follow(own: Request, edit: _Edit) -> None:
+    for text in own.remove:
+        edit.take_out(text)
+    for text in own.add:
+        edit.put(text)
+
+
+def same(text: str, other: str) -> bool:
+    """Whether two texts are one parameter, however it is quoted and with - or _ in its name."""
+    return _identity(text) == _identity(other)
+
+
+def _identity(text: str) -> tuple[str, str | None]:
+    parameters, _ = parse_command_line(text)
+    return (parameters[0].key, parameters[0].value) if parameters else (text, None)
+
+
+def _sets_the_same(text: str, other: str) -> bool:
+    """Whether of two parameters only one can count: they set one thing, or the kernel keeps one list only."""
+    ours, theirs = _way(text), _way(other)
+    if ours and theirs and ours[0] == theirs[0]:
+        return True
+    lists = [
+        {
+            (once.parameter, once.element)
+            for once in knowledge.load_kernel_parameters().last_wins
+            if once.is_in(*_identity(each))
+        }
+        for each in (text, other)
+    ]
+    return bool(lists[0] & lists[1])
+
+
+def _way(text: str) -> tuple[Setting, str] | None:
+    """What a parameter sets that others set too, and how."""
+    name, value = _identity(text)
+    described = knowledge.load_kernel_parameters().by_name.get(name)
+    spelled = f"{name}={described.meaning(value or '') if described else value}"
+    settings = knowledge.load_kernel_parameters().settings
+    return next(((setting, way) for setting in settings if (way := setting.way(spelled))), None)
 
 
 def _uncurable(findings: Iterable[Finding], edit: _Edit) -> Iterator[Uncurable]:

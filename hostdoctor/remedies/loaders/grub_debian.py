@@ -166,7 +166,7 @@ def _notes(files: Files, texts: dict[str, str], after: GrubFiles) -> list[str]:
             f"What the files give cannot be told without running them ({printable(after.unknown.reason)}): look before the "
             "restart at what is made of them."
         )
-    if not files.is_tree and not any(path.startswith(FOLDER) for path in texts):
+    if not any(path.startswith(FOLDER) for path in texts) and not (files.is_tree and PATH in texts):
         found.append(f"{FOLDER} is not in the evidence: see that no file in it has a name that sorts after {NAME}.")
     replaced = [name for name in after.evaluation.values if name.startswith("GRUB_CMDLINE_LINUX_XEN_REPLACE")]
     if replaced:

@@ -18,7 +18,7 @@ from hostdoctor.parsers.grub_cfg import parse_grub_cfg, parse_grubenv
 from hostdoctor.parsers.os_release import parse_os_release
 from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies.grub_files import PATH, follow
-from hostdoctor.remedies.grub_line import ALWAYS, Word, check, check_length, meaning, meanings, words_of
+from hostdoctor.remedies.grub_line import ALWAYS, Word, check, check_in_force, check_length, meaning, meanings, words_of
 from hostdoctor.remedies.grub_patch import Grub, Task, base_line, effective, is_there, next_entry, once_without
 from hostdoctor.remedies.grubby import Call, applied, call_for, changed_words, does, refuse_fragile
 from hostdoctor.remedies.loaders.grub_edit import edited_files, patch_as_read
@@ -91,6 +91,7 @@ def _by_grubby(task: Task) -> Patch:
     first, new = wanted[0]
     result = _texts(first, new)
     check_length(result)
+    check_in_force(result, request)
     runs = task.running_texts is not None and is_there(task.running_texts, request)
     if not unfinished:
         notes = () if runs else ("All of it is in place already: only a restart is missing.",)

@@ -249,3 +249,10 @@ def test_the_way_back_names_what_changes_only(host):
 def test_a_menu_that_nobody_can_reach_is_told(host):
     assert any("GRUB_TIMEOUT=0" in note for note in host(STOCK.replace("TIMEOUT=5", "TIMEOUT=0")).patch(["iommu=pt"]).notes)
     assert not host().patch(["iommu=pt"]).notes
+
+
+def test_files_that_were_not_captured_are_told(tmp_path):
+    host = GrubHost(tmp_path / "host", "ubuntu")
+    assert any(
+        "see that no file in it has a name that sorts after zz-hostdoctor.cfg" in note for note in host.patch(["a"]).notes
+    )
