@@ -154,13 +154,17 @@ def _runtime(made: Made) -> str:
 
 def _ansible(made: Made) -> str:
     from hostdoctor.remedies.ansible import playbook  # noqa: PLC0415
+    from hostdoctor.remedies.patch import Refused  # noqa: PLC0415
 
     plan = made.plan
     if plan.refused:
         fail(f"no playbook: {plan.refused.reason}. {plan.refused.manual}")
     if plan.nothing:
         return f"# nothing to change on the kernel command line: {plan.nothing}\n"
-    return playbook(plan, made.files)
+    try:
+        return playbook(plan, made.files)
+    except Refused as refused:
+        fail(f"no playbook: {refused.reason}. {refused.manual}")
 
 
 def _firmware(view: View, findings: Sequence[Finding], format_: str) -> str:

@@ -5,15 +5,22 @@ Values are written as JSON strings, which are YAML too, so nothing in a file or 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 
-from hostdoctor.remedies.patch import FileChange
+from hostdoctor.remedies.patch import FileChange, Refused
 from hostdoctor.remedies.plan import Plan
 
 
 def playbook(plan: Plan, files: Sequence[FileChange]) -> str:
-    """A playbook that changes these files, then runs the plan's commands where something changed."""
+    """A playbook that changes these files, then runs the plan's commands where something changed.
+
+    As a patch does not apply to another file, it stops on a host whose file is neither the old nor the new one: files of the
+    boot configuration name the root file system of their own host. Raises Refused where a file cannot stand in a playbook.
+    """
+    for change in files:
+        _refuse_bytes(change)
     lines = [
         "---",
         f"- name: {_quoted('Kernel command line: ' + ' '.join((*plan.add, *(f'without {each}' for each in plan.remove))))}",
@@ -21,6 +28,8 @@ def playbook(plan: Plan, files: Sequence[FileChange]) -> str:
         "  become: true",
         "  tasks:",
     ]
+    for number, change in enumerate(files):
+        lines += _guard(change, f"file_{number}")
     for change in files:
         lines += _task(change, bool(plan.commands))
     if plan.commands and not files:
@@ -31,7 +40,39 @@ def playbook(plan: Plan, files: Sequence[FileChange]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _refuse_bytes(change: FileChange) -> None:
+    """A playbook is text: bytes that are no UTF-8 have no place in it."""
+    try:
+        f"{change.before or ''}{change.after or ''}".encode()
+    except UnicodeEncodeError:
+        raise Refused(f"{change.path} holds bytes that are no UTF-8", "Use the patch, which keeps every byte.") from None
+
+
+def _guard(change: FileChange, name: str) -> Iterator[str]:
+    known = [_checksum(text) for text in (change.before, change.after)]
+    yield f"    - name: {_quoted(f'Look at {change.path}')}"
+    yield "      ansible.builtin.stat:"
+    yield f"        path: {_quoted(change.path)}"
+    yield "        checksum_algorithm: sha256"
+    yield f"      register: {name}"
+    yield f"    - name: {_quoted(f'Stop where {change.path} is another file than this was made for')}"
+    yield "      ansible.builtin.assert:"
+    yield f"        that: {name}.stat.checksum | default('') in {known}"
+    yield f"        fail_msg: {_quoted(f'{change.path} is not as it was: make the playbook for this host')}"
+
+
+def _checksum(text: str | None) -> str:
+    """Of a file that is not there it is empty."""
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
 def _task(change: FileChange, notify: bool) -> Iterator[str]:
+    if change.before is None:
+        folder = change.path.rpartition("/")[0]
+        yield f"    - name: {_quoted(folder)}"
+        yield "      ansible.builtin.file:"
+        yield f"        path: {_quoted(folder)}"
+        yield "        state: directory"
     yield f"    - name: {_quoted(change.path)}"
     if change.after is None:
         yield "      ansible.builtin.file:"
@@ -41,7 +82,8 @@ def _task(change: FileChange, notify: bool) -> Iterator[str]:
         yield "      ansible.builtin.copy:"
         yield f"        dest: {_quoted(change.path)}"
         yield f"        content: {_quoted(change.after)}"
-        yield '        mode: "preserve"' if change.before is not None else '        mode: "0644"'
+        if change.before is None:  # else it stays; "preserve" would take that of Ansible's own temporary file
+            yield '        mode: "0644"'
         yield f"        backup: {'false' if change.before is None else 'true'}"
     if notify:
         yield "      notify: kernel command line"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -161,11 +162,36 @@ def playbook(hostdoctor, *arguments):
 
 def test_a_playbook(hostdoctor):
     play = playbook(hostdoctor, "--root", BEFORE)
-    (task,) = play["tasks"]
+    stat, check, folder, task = play["tasks"]
+    assert stat["ansible.builtin.stat"]["path"] == f"/{DROP_IN}"
+    assert check["ansible.builtin.assert"]["that"].startswith(f"{stat['register']}.stat.checksum | default('') in ['', '")
+    assert folder["ansible.builtin.file"] == {"path": "/etc/default/grub.d", "state": "directory"}
     assert task["ansible.builtin.copy"]["dest"] == f"/{DROP_IN}"
     assert "iommu=pt" in task["ansible.builtin.copy"]["content"]
     assert [each["ansible.builtin.shell"] for each in play["handlers"]] == ["update-grub"]
     assert {each["listen"] for each in play["handlers"]} == {task["notify"]}
+
+
+def test_a_playbook_changes_the_file_that_it_was_made_for_alone(hostdoctor, host):
+    root = host(BEFORE)
+    (root / "etc/os-release").write_text("ID=arch\n")
+    stat, check, task = playbook(hostdoctor, "--root", root)["tasks"]
+    copy = task["ansible.builtin.copy"]
+    old, new = (root / "etc/default/grub").read_bytes(), copy["content"].encode()
+    assert [hashlib.sha256(each).hexdigest() in check["ansible.builtin.assert"]["that"] for each in (old, new)] == [True, True]
+    assert stat["ansible.builtin.stat"] == {"path": copy["dest"], "checksum_algorithm": "sha256"}
+    assert "mode" not in copy  # that of the file stays
+
+
+def test_no_playbook_that_would_lose_bytes(hostdoctor, host):
+    root = host(BEFORE)
+    (root / "etc/os-release").write_text("ID=arch\n")
+    with (root / "etc/default/grub").open("ab") as file:
+        file.write(b"# \xe4\n")
+    assert hostdoctor("fix", "--root", root).returncode == 0
+    done = hostdoctor("fix", "--ansible", "--root", root)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "bytes that are no UTF-8" in done.stderr
 
 
 def test_a_playbook_of_commands_alone(hostdoctor):
