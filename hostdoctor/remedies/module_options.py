@@ -68,7 +68,7 @@ def settle(asked: Wanted, view: View, findings: Sequence[Finding], files: Files)
     left = []
     for change in asked.add:
         key = parse_command_line(change.parameter)[0][0].key
-        if key in on_line or not edit.sets(change):
+        if key in on_line or "--add" in change.because or not edit.sets(change):
             left.append(change)
     for change in _misfits(view, findings, on_line):
         edit.drops(change)

@@ -108,6 +108,11 @@ def test_a_parameter_on_the_line_outweighs_the_files(plan, without_p2p):
     assert plan(tree)["add"] == ["amdgpu.pcie_p2p=1"]
 
 
+def test_what_its_owner_adds_goes_onto_the_line(plan, without_p2p):
+    found = plan(without_p2p("options amdgpu pcie_p2p=0\n"), "--add", "amdgpu.pcie_p2p=1")
+    assert (found["add"], found["modules"]) == (["amdgpu.pcie_p2p=1"], [])
+
+
 def test_another_modules_option_is_left_alone(plan, without_p2p):
     found = plan(without_p2p("options radeon pcie_p2p=0\n"))
     assert (found["add"], found["modules"]) == (["amdgpu.pcie_p2p=1"], [])
@@ -169,7 +174,7 @@ def test_the_rebuild_is_that_of_the_distribution(plan, small_bar):
 
 def test_the_playbook_writes_the_file_and_rebuilds(hostdoctor, small_bar):
     play = yaml.safe_load(hostdoctor("fix", "--ansible", "--root", small_bar.root).stdout)[0]
-    copy = play["tasks"][0]["ansible.builtin.copy"]
+    copy = next(task["ansible.builtin.copy"] for task in play["tasks"] if "ansible.builtin.copy" in task)
     assert (copy["dest"], copy["content"]) == ("/etc/modprobe.d/hostdoctor-nvidia.conf", f"options nvidia {OPTION}\n")
     assert play["handlers"][0]["ansible.builtin.shell"] == "update-initramfs -u -k all"
 
