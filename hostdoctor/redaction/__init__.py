@@ -138,8 +138,10 @@ class Redactor:
         secret = secret.strip().strip(".")
         if kind == "host" and not secret.replace(".", "").isdecimal():
             secret = secret.partition(".")[0]  # its domain goes with it
-        if kind == "serial" and not _is_telling(secret):
-            return
+        if kind == "serial":
+            secret = secret.lower().removeprefix("0x")
+            if not _is_telling(secret):
+                return
         if len(secret) < _SHORTEST_LEARNT or not self._names.is_secret(kind, secret):
             return
         is_weak = kind in ("host", "user", "disk") and words.is_common(secret)

@@ -9,7 +9,7 @@ from hostdoctor.redaction import rules, words
 from hostdoctor.redaction.shapes import Shape, ipv6_key, placeholder_in, shape_of
 
 _FILLER = re.compile(
-    r"(?i)[\[(]?(?:n/?a|none|null|nil|unknown|unspecified|undefined|disabled|enabled|true|false|yes|no|default.{0,20}"
+    r"(?i)[\[(]?(?:n/?a|none|null|nil|unknown|unspecified|undefined|disabled|enabled|true|false|yes|no|y|n|default.{0,20}"
     r"|not .{0,40}|to be filled.{0,20}|to|system.{0,20}|chassis.{0,20}|x+|[0*.-]+|0x0+|0?123456789?0?|required|supported"
     r"|absent|invalid)[\])]?"
 )
@@ -22,7 +22,8 @@ _NO_HOST = re.compile(r"tty\w*|[\d.,]+\w{0,4}|(?=\w*\d)[0-9a-f]{1,11}")  # a mod
 _FILE_ENDING = re.compile(
     r"(?:txt|log|out|xml|json|gz|xz|zst|bz2|zip|tar|tgz|conf|cfg|d|so|ko|py|sh|md|html|csv|service|timer)"
 )
-_BEFORE_AN_ADDRESS = 60  # characters that are looked at
+_LISTS = ("lists.", "vger.kernel.org")
+_BEFORE_AN_ADDRESS = 40  # characters that are looked at
 
 
 class Names:
@@ -69,7 +70,7 @@ class Names:
             return False
         lowered = secret.lower()
         if kind == "user":
-            return lowered not in words.SYSTEM_USERS
+            return lowered not in words.SYSTEM_USERS and lowered not in words.COMMON_HOSTS
         if kind == "host":
             return lowered not in words.COMMON_HOSTS and not re.fullmatch(r"[\d.:]+", secret)
         if kind == "number":
@@ -77,7 +78,9 @@ class Names:
         if kind == "disk":
             return not words.is_common_disk(secret)
         if kind == "serial":
-            return secret != _SERIAL_DRIVER and any(map(str.isdecimal, secret)) and lowered not in words.PUBLIC_UUIDS
+            return (
+                not secret.startswith(_SERIAL_DRIVER) and any(map(str.isdecimal, secret)) and lowered not in words.PUBLIC_UUIDS
+            )
         if kind == "token":
             return not secret.startswith(("/", "$")) and re.fullmatch(r"\d{1,7}", secret) is None
         return True
@@ -129,7 +132,7 @@ class Rewriter:
         self._shapes: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
             ("-", rules.UUID, self._uuid),
             ("", rules.HEX32, self._uuid),
-            ("GPU-", rules.AMD_UUID, self._amd_uuid),
+            ("-", rules.GPU_ID, self._gpu_id),
             ("", rules.INTERFACE, self._interface),
             ("", rules.OCTETS, self._octets),
             (":", rules.GUID4, self._guid),
@@ -189,8 +192,9 @@ class Rewriter:
             return secret
         return self._names.placed("uuid", secret)
 
-    def _amd_uuid(self, match: re.Match[str]) -> str:
-        return f"GPU-{self.part('serial', match[1])}"
+    def _gpu_id(self, match: re.Match[str]) -> str:
+        is_cut_placeholder = "00000000-0000-4000-8000-000000000000".startswith(match[2][:30])
+        return match[0] if is_cut_placeholder else f"{match[1]}-{self.part('serial', match[2])}"
 
     def _interface(self, match: re.Match[str]) -> str:
         return match[0] if self._names.is_placeholder(match[1]) else match[0][:3] + self._names.placed("mac", match[1])
@@ -230,7 +234,13 @@ class Rewriter:
         if is_user_and_host(match):
             return f"{self.part('user', match[1])}@{self.part('host', match[2])}"
         ending = _ending(match[2])
-        if not ending or ending in ("invalid", "example") or _FILE_ENDING.fullmatch(ending) or _is_unit(match):
+        if (
+            not ending
+            or ending == "invalid"
+            or match[2].startswith(_LISTS)
+            or _FILE_ENDING.fullmatch(ending)
+            or _is_unit(match)
+        ):
             return match[0]
         return self._names.placed("email", match[0])
 

@@ -92,7 +92,7 @@ _SERIAL_NAME = (
     r"|boot[ _-]?id|wwn|wwid|nguid)"
 )
 _VALUE = r"[^\s\"'<>,;|:=\[\](){}]{4,128}"
-_SERIAL = rf"(?P<serial>{_VALUE}(?: [A-Z0-9-]{{3,24}}){{0,3}}(?=[ \t\r]{{0,9}}$|[\"'<,;|])|{_VALUE})"
+_SERIAL = rf"(?P<serial>{_VALUE}(?-i: [A-Z0-9-]{{3,24}}){{0,3}}(?=[ \t\r]{{0,9}}$|[\"'<,;|])|{_VALUE})"
 _SERIAL_OF = r"(?:board|chassis|product|asic|system|gpu|module)serial(?:number)?"
 _SAYS = r"\"?[ \t]{0,60}[:=|][ \t]{0,60}[\"']?"
 _IN_XML = r"\w{0,40}(?:serial|assettag|uuid|unique_?id|guid|gid\d|board_part_number)\w{0,40}"
@@ -112,7 +112,7 @@ _KEY_NAME = (
 TOKENS = (
     _place(
         "-----begin",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<token>[A-Za-z0-9+/=\s:,-]{1,20000})(?:-----END|\Z)",
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<token>(?:[A-Za-z0-9+/=\s:,]|-(?!-)){1,20000})",
     ),
     _place("bearer|basic", r"\b(?:[bB]earer|Basic) (?P<token>[\w.+/=~-]{16,4096})"),
     _place(
@@ -172,19 +172,20 @@ KEYS = {
 # --- shapes -----------------------------------------------------------------------------------------------------------
 UUID = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}(?![0-9A-Za-z])")
 HEX32 = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{32}|[0-9A-F]{32})(?![0-9A-Za-z])")
-AMD_UUID = re.compile(r"(?<![A-Za-z0-9])GPU-([0-9a-f]{16})(?![0-9A-Za-z-])")
+# AMD's, and what is left of a UUID that was cut.
+GPU_ID = re.compile(r"(?<![A-Za-z0-9])(GPU|MIG)-([0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{1,12}){0,4})(?![0-9A-Za-z-])")
 OCTETS = re.compile(r"(?<![\w:.-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4,31}(?!\w|[:-]\w)")
 INTERFACE = re.compile(r"(?<![A-Za-z0-9])(?:enx|wlx|wwx)([0-9a-f]{12})(?![0-9A-Za-z])")
 GUID4 = re.compile(r"(?<![\w:.])[0-9a-f]{4}(?::[0-9a-f]{4}){3}(?!\w|[:.]\w)")
-IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{2,39}(?!\w|[.:]\w)")
+IPV6 = re.compile(r"(?:(?<![\w:.])|(?<=[a-z]\d:))(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{2,39}(?!\w|[.:]\w)")
 _NUMBER = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 IPV4 = re.compile(rf"(?<![\w.+~])(?<![A-Za-z_][-])(?:{_NUMBER}\.){{3}}{_NUMBER}(?![\w+~]|\.\w|-[A-Za-z])")
 AT = re.compile(r"(?<![\w.@/+-])([A-Za-z][\w.+-]{0,63})@([A-Za-z0-9](?:[\w-]{0,62}\.){0,8}[\w-]{0,62})(?![\w@])")
 
 # Right before a number in four parts: what makes it a version, and what makes it an address.
 VERSION_BEFORE = re.compile(
-    r"(?i)(?:version|vers?|driver|firmware|fw|v?bios|release|rev(?:ision)?|build|cuda|rocm|toolkit|runtime|kernel|linux|nvml|nccl|rccl"
-    r"|amdgpu|uefi|bmc|ifwi|psp|smu|agesa|package|dkms|api|abi|image|library|module|upgrade[sd]? to|\bv)[ \t:=\"'#(/>-]{0,40}\Z"
+    r"(?i)(?:version|(?<![a-z])(?:vers?|v|driver|firmware|fw|v?bios|release|rev(?:ision)?|build|cuda|rocm|toolkit|runtime|kernel|linux|nvml|nccl|rccl"
+    r"|amdgpu|uefi|bmc|ifwi|psp|smu|agesa|package|dkms|api|abi|image|library|module|upgraded? to))[ \t:=\"'#(/>-]{0,40}\Z"
 )
 ADDRESS_BEFORE = re.compile(
     r"(?i)(?:\b(?:from|to|at|on|hosts?|servers?|addr(?:ess(?:es)?)?|ip(?:v4)?|inet|gateway|via|peers?|client|src|dst|dns|nameserver|net"

@@ -28,14 +28,15 @@ SYSTEM_USERS = _set(
 # Who built the distributions' kernels, on hosts that are nobody's secret.
 BUILDERS = _set(
     """
-    buildd mockbuild kojibuilder build-user nixbld builder dvs-builder buildbot abuild geeko
+    buildd mockbuild kojibuilder build build-user nixbld builder dvs-builder buildbot abuild geeko linux
     """
 )
 
 # Names of hosts that say nothing.
 COMMON_HOSTS = _set(
     """
-    localhost localhost.localdomain localhost4 localhost6 ip6-localhost none (none) archiso
+    localhost localhost4 localhost6 ip6-localhost none (none) archiso archlinux debian ubuntu fedora proxmox pve
+    raspberrypi nixos gentoo buildhost tumbleweed centos rocky almalinux
     """
 )
 

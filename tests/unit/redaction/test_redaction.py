@@ -1,0 +1,389 @@
+"""What is private does not leave; what is not stays as it is."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostdoctor.parsers.cmdline import parse_command_line
+from hostdoctor.redaction import Redactor
+
+UUID = "7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4"
+
+# What each tool prints, and what of it is private.
+PRINTED = {
+    "command line": (
+        f"BOOT_IMAGE=(hd0,gpt2)/vmlinuz-6.8.0-52-generic root=UUID={UUID} ro quiet iommu=pt "
+        "rd.luks.uuid=luks-0d0ee5a1-63a1-4b7e-a8f1-2f3c4d5e6f70 rd.luks.name=7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4=vaultdisk "
+        "cryptdevice=UUID=1f2e3d4c-5b6a-4798-8a9b-acbdcedf0011:cellar:allow-discards rd.iscsi.password=Zw9xPq77 "
+        "ip=10.20.30.40::10.20.30.1:255.255.255.0:quark17:eno1:none systemd.machine_id=0123fedc4567ba980123fedc4567ba98 "
+        "resume=/dev/quarkvg/swaplv crashkernel=512M",
+        [UUID, "0d0ee5a1", "1f2e3d4c", "vaultdisk", "cellar", "Zw9xPq77", "10.20.30", "quark17", "0123fedc", "quarkvg"],
+    ),
+    "zfs": ("root=ZFS=rpool/ROOT/ubuntu_k3x9ab boot=zfs\nlinux /BOOT/ubuntu_k3x9ab@/vmlinuz", ["k3x9ab"]),
+    "dmesg": (
+        "[    0.000000] Linux version 6.12.1 (miriam@quark17) (gcc (GCC) 14.2.1) #1 SMP\n"
+        "[    2.1] e1000e 0000:00:1f.6 eth0: (PCI Express:2.5GT/s:Width x1) d8:5e:d3:0a:1b:2c\n"
+        "[    3.1] usb 1-2: SerialNumber: 4C530001230415\n"
+        "[    3.2] NVRM: GPU at PCI:0000:43:00: GPU-4c1f9e27-d0b3-7a58-e6f4-1b92c87d350a\n"
+        "[    3.2] NVRM: GPU Board Serial Number: 1563421099887\n"
+        "[    4.1] IPv6: ADDRCONF(NETDEV_CHANGE): enxd85ed30a1b2c: link becomes ready\n"
+        "[    5.1] nfs: server 203.0.114.77 not responding, still trying\n",
+        ["miriam", "quark17", "d8:5e:d3", "4C530001230415", "4c1f9e27", "1563421099887", "d85ed30a1b2c", "203.0.114.77"],
+    ),
+    "journal": (
+        "Mar 03 18:22:40 quark17 kernel: amdgpu 0000:43:00.0: amdgpu: reset\n"
+        "Mar 03 18:22:41 quark17 sshd[812]: Accepted publickey for miriam from 10.20.30.99 port 50022 ssh2: "
+        "ED25519 SHA256:pZfV1cq9mJq3rW7yT2nB8xKd4sLw6eRg5hUa0oIiQvM\n"
+        "Mar 03 18:22:42 quark17 sudo[813]:   miriam : TTY=pts/0 ; PWD=/home/miriam/orchid ; USER=root ; COMMAND=dmesg\n"
+        "-- Boot 5f0e1d2c3b4a59687766554433221100 --\n"
+        "2025-03-03T18:22:43+01:00 quark17.lab.example.com systemd[1]: Hostname set to <quark17>.\n",
+        ["quark17", "lab.example", "miriam", "10.20.30.99", "pZfV1cq9", "orchid", "5f0e1d2c"],
+    ),
+    "lspci": (
+        "43:00.0 Ethernet controller: Intel Corporation I210 (rev 03)\n"
+        "\tCapabilities: [140 v1] Device Serial Number b4-2e-99-ff-ff-a1-b2-c3\n"
+        "\tCapabilities: [e0] Vital Product Data\n\t\t\t[SN] Serial number: MT2210X09876\n",
+        ["b4-2e-99", "MT2210X09876"],
+    ),
+    "nvidia-smi -q": (
+        "    Serial Number                         : 1563421099887\n"
+        "    GPU UUID                              : GPU-4c1f9e27-d0b3-7a58-e6f4-1b92c87d350a\n"
+        "    Board Part Number                     : 900-5G190-2500-000\n"
+        "        Chassis Serial Number             : CHS00812X\n",
+        ["1563421099887", "4c1f9e27", "900-5G190-2500-000", "CHS00812X"],
+    ),
+    "nvidia-smi -q -x": (
+        "<serial>1563421099887</serial><uuid>GPU-4c1f9e27-d0b3-7a58-e6f4-1b92c87d350a</uuid>"
+        "<board_part_number>900-5G190-2500-000</board_part_number>",
+        ["1563421099887", "4c1f9e27", "900-5G190-2500-000"],
+    ),
+    "nvidia-smi -L": ("GPU 0: NVIDIA H100 (UUID: GPU-4c1f9e27-d0b3-7a58-e6f4-1b92c87d350a)", ["4c1f9e27"]),
+    "rocm-smi": (
+        "GPU[0]\t\t: Unique ID: 0x9e7769b10f4205b4\nGPU[0]\t\t: Serial Number: PCB0917A22\n",
+        ["9e7769b10f4205b4", "PCB0917A22"],
+    ),
+    "rocm-smi --json": (
+        json.dumps({"card0": {"Unique ID": "0x9e7769b10f4205b4", "Serial Number": "692224001199"}}),
+        ["9e7769b1", "692224001199"],
+    ),
+    "amd-smi": (
+        "    ASIC:\n        ASIC_SERIAL: 0x9E7769B10F4205B4\n    BOARD:\n        PRODUCT_SERIAL: 692224001199\n"
+        "    UUID: 73ff73a1-0000-1000-809e-7769b10f4205\n",
+        ["9E7769B1", "692224001199", "73ff73a1"],
+    ),
+    "kfd": ("simd_count 144\nunique_id 11418888888888888884\nhive_id 4440123\n", ["11418888", "4440123"]),
+    "dmidecode": (
+        "\tManufacturer: Supermicro\n\tSerial Number: S5X0123987\n\tUUID: 7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4\n"
+        "\tAsset Tag: INV-00771\n",
+        ["S5X0123987", "7c1b2e58", "INV-00771"],
+    ),
+    "grub.cfg": (
+        'set superusers="miriam"\npassword_pbkdf2 miriam grub.pbkdf2.sha512.10000.ABCDEF0123456789ABCDEF.0123456789\n'
+        f"search --no-floppy --fs-uuid --set=root {UUID}\nsearch --no-floppy --fs-uuid --set=root 7C41-E0A9\n",
+        ["miriam", "ABCDEF0123456789", UUID, "7C41-E0A9"],
+    ),
+    "fstab": (
+        f"UUID={UUID} / ext4 defaults 0 1\nUUID=7C41-E0A9 /boot/efi vfat umask=0077 0 1\nLABEL=orchidstore /srv ext4\n"
+        "/dev/mapper/quark17--vg-swap none swap\nfiler9.lab.example.com:/orchid /mnt/o nfs defaults\n"
+        "PARTUUID=9f3a77c1-02 /x ext4\n",
+        [UUID, "7C41-E0A9", "orchidstore", "quark17", "filer9", "lab.example", "9f3a77c1"],
+    ),
+    "nccl": (
+        "quark17:4411:4502 [0] NCCL INFO Bootstrap : Using eno1:10.20.30.40<0>\n"
+        "[1,3]<stdout>:quark18:4411:4502 [0] NCCL INFO NET/Socket : Using [0]eno1:fd00:12:34::9<0>\n",
+        ["quark17", "quark18", "10.20.30.40", "fd00:12"],
+    ),
+    "hwloc": (
+        '<info name="DMIProductSerial" value="S5X0123987"/><info name="HostName" value="quark17"/>'
+        '<info name="Address" value="d8:5e:d3:0a:1b:2c"/><info name="NodeGUID" value="506b:4b03:00ab:cdef"/>',
+        ["S5X0123987", "quark17", "d8:5e:d3", "506b:4b03"],
+    ),
+    "uname": ("Linux quark17 6.8.0-52-generic #53-Ubuntu SMP PREEMPT_DYNAMIC x86_64 GNU/Linux", ["quark17"]),
+    "sysctl": ("kernel.hostname = quark17\n", ["quark17"]),
+    "prompt": ("miriam@quark17:~/orchid$ lspci -vvv\n[root@quark17 ~]# dmesg\n", ["miriam", "quark17", "orchid"]),
+    "id": ("uid=1000(miriam) gid=1000(miriam) groups=1000(miriam),44(video),109(render)", ["miriam"]),
+    "groups": ("miriam : miriam adm video render", ["miriam"]),
+    "ls": ("crw-rw----+ 1 miriam render 226, 128 Mar  3 18:22 /dev/dri/renderD128", ["miriam"]),
+    "getfacl": ("# file: dev/kfd\n# owner: miriam\nuser:miriam:rw-\n", ["miriam"]),
+    "passwd": ("miriam:x:1000:1000:Miriam Oakley,,,:/home/miriam:/bin/bash", ["miriam", "Oakley"]),
+    "paths": (
+        'File "/home/miriam/orchid/train.py" in /root/orchid/x, "/home/miriam/Big Orchid/a b.py" and C:\\Users\\miriam\\x',
+        ["miriam", "rchid", "train.py", "a b.py"],
+    ),
+    "environment": (
+        "HF_TOKEN=hf_QwErTyUiOpAsDfGhJkLzXc\nWANDB_API_KEY=0a1b2c3d4e5f60718293a4b5c6d7e8f901234567\n"
+        "vllm serve --api-key qwerty-orchid --hf-token abcdefgh12 https://miriam:hunter2x@quark17.lab.example.com/v1\n"
+        "Authorization: Bearer AbCdEf0123456789xyz\n",
+        ["QwErTy", "0a1b2c3d", "qwerty-orchid", "abcdefgh12", "hunter2x", "AbCdEf0123"],
+    ),
+    "key": (
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAE\nQyNTUxOQAAACB\n"
+        "-----END OPENSSH PRIVATE KEY-----\n"
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ9fK3xQeRtYuIoPaSdFgHjKlZxCvBnM0123456789ab miriam@quark17\n",
+        ["b3BlbnNz", "QyNTUx", "AAAAC3Nz", "miriam", "quark17"],
+    ),
+    "mail": ("please write to miriam.oakley@orchid-labs.com", ["miriam", "orchid"]),
+    "disks": (
+        "/dev/disk/by-id/nvme-Samsung_SSD_980_PRO_1TB_S5GXNX0T123456 nqn.2014.08.org.nvmexpress:144d144dS5GXNX0T123456 "
+        "/dev/disk/by-id/wwn-0x5002538e40b8c123",
+        ["S5GXNX0T123456", "5002538e40b8c123"],
+    ),
+}  # fmt: skip
+
+# What a finding needs, and what merely looks private.
+STAYS = (
+    "0000:43:00.0", "00000000:43:00.0", "10000:e1:00.0", "PCI:0000:43:00", "[0000:40-ff]-+-03.1", "1002:73a1",
+    "pci 0000:43:00.0:", "[mem 0x38000000000-0x387ffffffff 64bit pref]", "BAR 0: assigned", "5.15.0.91", "12.4.0.0",
+    "driver 10.2.0.1", "570.86.10", "Driver Version: 570.133.20", "linux-image-5.15.0.91-generic", "6.8.0-52-generic",
+    "94.02.71.40.12", "020.001.000.038", "nvcr.io/nvidia/cuda:12.4.0.0", "Linux version 5.15.167.4-microsoft-standard-WSL2",
+    "CPU @ 2.90GHz", "ff,ffffffff,00000000", "0-15,32-47",
+    "iommu=pt amd_iommu=on pci=realloc,hpmemsize=1G pcie_acs_override=downstream", "crashkernel=512M-:192M",
+    "console=ttyS0,115200n8", "BOOT_IMAGE=(hd0,gpt2)/vmlinuz-6.8.0",
+    "Serial: 8250/16550 driver, 32 ports, IRQ sharing enabled", "Serial Attached SCSI controller: Broadcom / LSI",
+    "SMBus: Serial bus controller", "Serial Number : N/A", "GPU-0", "GPU[0]", "2025-03-03T18:22:40.123456+01:00 pci",
+    "2025-03-03 18:22:40", "[Mon Mar  3 18:22:40 2025]", "18:22:40", "127.0.0.1", "::1", "255.255.255.0", "0.0.0.0",
+    "std::vector<int>", "ncclResult_t foo::bar", "hive_id 0", "unique_id 0", "root=ZFS=rpool/ROOT/pve-1",
+    "/dev/mapper/pve-root", "/dev/mapper/ubuntu--vg-ubuntu--lv", "/dev/mapper/control", "LABEL=cloudimg-rootfs",
+    "/dev/nvme0n1p2", "/sys/bus/pci/devices/0000:43:00.0/current_link_width", "/dev/disk/by-path/pci-0000:01:00.0-nvme-1",
+    "getty@tty1.service", "user@1000.service", "pcie@1000110000", "1920x1080@60Hz", "(root cause)", "/root",
+    "uid=0(root) gid=0(root) groups=0(root)", "(buildd@lcy02-amd64-046)", "crw-rw---- 1 root render 226, 128",
+    "max_link_width", "LnkSta: Speed 8GT/s, Width x8", "16384MiB", "Image Version : G001.0000.03.03",
+    "LoaderEntrySelected-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", "dm-devel@lists.linux.dev", "kernel key: 61ae38f665",
+    "0x4100", "keymap=us", "Unique", "token", "password:", "num_tokens=2048", "fe:", "aa:bb",
+)  # fmt: skip
+
+
+def all_of(printed):
+    return printed.values()
+
+
+@pytest.mark.parametrize("what", PRINTED)
+def test_no_secret_survives(what):
+    printed, secrets = PRINTED[what]
+    redacted = Redactor().text(printed)
+    assert [secret for secret in secrets if secret.lower() in redacted.lower()] == []
+
+
+@pytest.mark.parametrize("what", PRINTED)
+def test_no_secret_survives_in_json(what):
+    printed, secrets = PRINTED[what]
+    tree = {"evidence": [{"source": printed.split("\n", maxsplit=1)[0], "value": printed}], printed[:60]: 8}
+    redacted = json.dumps(Redactor().value(tree))
+    assert [secret for secret in secrets if secret.lower() in redacted.lower()] == []
+
+
+@pytest.mark.parametrize("what", PRINTED)
+def test_redacting_again_changes_nothing(what):
+    redactor = Redactor()
+    redacted = redactor.text(PRINTED[what][0])
+    assert Redactor().text(redacted) == redacted
+    assert redactor.text(redacted) == redacted
+
+
+@pytest.mark.parametrize("text", STAYS)
+def test_what_is_no_secret_stays(text):
+    assert Redactor().text(text) == text
+    assert Redactor().text(f"x {text} y\n{text}\n") == f"x {text} y\n{text}\n"
+
+
+def test_a_secret_has_one_placeholder_in_all_that_belongs_to_one_output():
+    redactor = Redactor()
+    first = redactor.text(f"root=UUID={UUID}", "cmdline")
+    second = redactor.value({"value": f"UUID={UUID.upper()} / ext4"}, "etc/fstab")
+    assert first == "root=UUID=00000000-0000-4000-8000-000000000001"
+    assert second == {"value": "UUID=00000000-0000-4000-8000-000000000001 / ext4"}
+    assert redactor.text("UUID=00ff2e58-93ad-4f06-8e21-5d90c3ab17f4").endswith("-000000000002")
+    row = redactor.replaced[0]
+    assert (row.kind, row.secret, row.count, row.sources) == ("uuid", UUID, 2, ("cmdline", "etc/fstab"))
+
+
+def test_amds_ways_to_write_one_number_have_one_placeholder():
+    redacted = Redactor().text(
+        "Unique ID: 0x9e7769b10f4205b4\nDevice: 1,  Radeon,  GPU-9e7769b10f4205b4,  43:0.0\n9E7769B10F4205B4\n"
+    )
+    assert redacted == "Unique ID: 0x0000000000000001\nDevice: 1,  Radeon,  GPU-0000000000000001,  43:0.0\n0000000000000001\n"
+
+
+def test_placeholders_that_stand_there_already_are_not_given_to_another():
+    redacted = Redactor().text(f"A=00000000-0000-4000-8000-000000000001 B={UUID}")
+    assert redacted == "A=00000000-0000-4000-8000-000000000001 B=00000000-0000-4000-8000-000000000002"
+
+
+def test_a_name_that_is_learnt_goes_everywhere_with_its_domain():
+    redactor = Redactor()
+    redactor.learn("host", "quark17.lab.example.com")
+    redactor.learn("user", "miriam")
+    redacted = redactor.text(
+        "ping QUARK17, quark17.lab.example.com, quark17_pool, /data/miriam/x, quark17.log, miriam-test, quark170"
+    )
+    assert redacted == (
+        "ping redacted-host-1, redacted-host-1, redacted-host-1_pool, /data/redacted-user-1/x, redacted-host-1.log, "
+        "redacted-user-1-test, quark170"
+    )
+
+
+def test_a_name_that_is_a_word_goes_only_where_it_is_a_name():
+    redactor = Redactor()
+    redactor.learn("host", "node7")
+    redactor.learn("user", "max")
+    text = (
+        "Mar  3 18:22:40 node7 kernel: max_link_width /sys/devices/system/node/node7 max locked memory /home/max/x node7:29500"
+    )
+    assert redactor.text(text) == (
+        "Mar  3 18:22:40 redacted-host-1 kernel: max_link_width /sys/devices/system/node/node7 max locked memory "
+        "/home/redacted-user-1/redacted-path-1 redacted-host-1:29500"
+    )
+
+
+@pytest.mark.parametrize("name", ["root", "localhost", "", " ", "redacted-host-1", "x"])
+def test_what_is_no_name_is_not_learnt(name):
+    redactor = Redactor()
+    redactor.learn("host", name)
+    redactor.learn("user", name)
+    assert redactor.text("root on localhost: x redacted-host-1") == "root on localhost: x redacted-host-1"
+
+
+def test_a_name_told_late_is_replaced_where_it_stood_before():
+    text = "connecting to quark17\nLinux quark17 6.8.0-52-generic #53\n"
+    assert "quark17" not in Redactor().text(text)
+    redactor = Redactor()
+    redactor.observe(text)
+    assert redactor.text("quark17") == "redacted-host-1"
+
+
+@pytest.mark.parametrize(
+    ("source", "content", "redacted"),
+    [
+        ("sys/class/drm/card0/device/unique_id", "9e7769b10f4205b4\n", "0000000000000001\n"),
+        ("sys/bus/pci/devices/0000:43:00.0/serial_number", "PCB0917A22\n", "redacted-serial-1\n"),
+        ("sys/class/dmi/id/board_serial", "To be filled by O.E.M.\n", "To be filled by O.E.M.\n"),
+        ("etc/machine-id", "0123fedc4567ba980123fedc4567ba98\n", "00000000000040008000000000000001\n"),
+        ("etc/hostname", "node7\n", "redacted-host-1\n"),
+        ("proc/sys/kernel/hostname", "(none)\n", "(none)\n"),
+        ("sys/class/dmi/id/product_name", "PowerEdge R750\n", "PowerEdge R750\n"),
+    ],
+)
+def test_files_that_hold_nothing_but_a_secret(source, content, redacted):
+    assert Redactor().data(content.encode(), source) == redacted.encode()
+
+
+def test_keys_of_json_tell_what_their_values_are():
+    tree = {"serial": "1563421099887", "board": {"product_serial": "AB12"}, "hostname": "node7", "api_key": "q", "width": 8}
+    redacted = Redactor().value(tree)
+    assert redacted == {
+        "serial": "redacted-serial-1",
+        "board": {"product_serial": "redacted-serial-2"},
+        "hostname": "redacted-host-1",
+        "api_key": "redacted-token-1",
+        "width": 8,
+    }
+
+
+def test_the_serial_number_in_config_space_goes_and_nothing_else():
+    config = bytearray(range(256)) + bytes(256)
+    config[0x100:0x104] = (0x0001 | 1 << 16 | 0x140 << 20).to_bytes(4, "little")  # AER, then the serial number
+    config[0x140:0x144] = (0x0003 | 1 << 16).to_bytes(4, "little")
+    config[0x144:0x14C] = bytes.fromhex("c3b2a1ffff992eb4")
+    redacted = Redactor().data(bytes(config), "sys/devices/pci0000:40/0000:40:01.0/0000:43:00.0/config")
+    assert redacted[0x144:0x14C] == bytes.fromhex("0200000000000001")[::-1]
+    assert redacted[:0x144] == config[:0x144]
+    assert redacted[0x14C:] == config[0x14C:]
+    assert Redactor().data(redacted, "devices/0000:43:00.0/config") == redacted
+
+
+def test_what_is_no_text_keeps_its_length_and_loses_what_was_learnt():
+    redactor = Redactor()
+    redactor.learn("host", "quark17")
+    data = bytes(range(32)) * 8 + b" quark17 10.20.30.40" + bytes(range(32)) * 8
+    redacted = redactor.data(data, "x.bin")
+    assert len(redacted) == len(data)
+    assert b"quark17" not in redacted
+    assert redacted.replace(b"redacte", b"quark17") == data
+
+
+def test_text_in_utf_16_and_in_no_encoding_loses_its_secrets():
+    entry = "0123fedc4567ba980123fedc4567ba98-6.8.0-52-generic.conf\0"
+    variable = b"\x06\0\0\0" + entry.encode("utf-16-le")
+    redacted = Redactor().data(variable, "sys/firmware/efi/efivars/LoaderEntrySelected-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")
+    assert redacted == b"\x06\0\0\0" + entry.replace(
+        "0123fedc4567ba980123fedc4567ba98", "00000000000040008000000000000001"
+    ).encode("utf-16-le")
+    assert (
+        Redactor().data(b"root=UUID=%b m\xfcller" % UUID.encode())
+        == b"root=UUID=00000000-0000-4000-8000-000000000001 m\xfcller"
+    )
+
+
+def test_a_redacted_command_line_has_the_same_parameters():
+    line = PRINTED["command line"][0]
+    before, after = (parse_command_line(each)[0] for each in (line, Redactor().text(line)))
+    assert [each.name for each in after] == [each.name for each in before]
+    kept = ("iommu", "quiet", "ro", "crashkernel", "BOOT_IMAGE")
+    assert [each for each in after if each.name in kept] == [each for each in before if each.name in kept]
+
+
+def test_placeholders_do_not_break_xml_or_a_shell():
+    for printed, _ in PRINTED.values():
+        replaced = Redactor()
+        replaced.text(printed)
+        assert not any(set(row.placeholder) & set("<>&'\"$`\\ ;|()") for row in replaced.replaced)
+
+
+# --- whatever comes -------------------------------------------------------------------------------------------------------
+
+PIECES = st.one_of(
+    st.sampled_from([text for text, _ in all_of(PRINTED)]).flatmap(
+        lambda text: st.integers(0, len(text)).map(lambda n: text[n : n + 60])
+    ),
+    st.sampled_from(STAYS),
+    st.sampled_from(
+        ["redacted-host-1", "redacted-user-2:", "192.0.2.7", "02:00:00:00:00:03", "GPU-0000000000000004", "/home/", "@", ": "]
+    ),
+    st.text(alphabet=string.printable, max_size=12),
+    st.text(max_size=6),
+)
+TEXTS = st.lists(PIECES, max_size=8).map("".join)
+
+
+@given(TEXTS)
+def test_any_text_is_redacted_once_and_for_all(text):
+    redactor = Redactor()
+    redacted = redactor.text(text)
+    assert redactor.text(redacted) == redacted
+
+
+@given(TEXTS)
+def test_another_redactor_finds_nothing_left(text):
+    redacted = Redactor().text(text)
+    assert Redactor().text(redacted) == redacted
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_pass(data):
+    assert isinstance(Redactor().data(data, "x"), bytes)
+
+
+WORDS = st.text(alphabet=string.ascii_lowercase, min_size=5, max_size=10)
+
+
+@given(WORDS, WORDS, st.uuids(version=4), st.integers(1, 254))
+def test_planted_secrets_are_gone(user, host, uuid, octet):
+    user, host = f"{user}7q", f"{host}8q"
+    redactor = Redactor()
+    redactor.learn("user", user)
+    redactor.learn("host", host)
+    text = f"{user}@{host}: root=UUID={uuid} 10.{octet}.77.8 /srv/{user}/{host} {str(uuid).upper()}"
+    redacted = redactor.text(text).lower()
+    assert not any(secret in redacted for secret in (user, host, str(uuid), f"10.{octet}.77.8"))
+
+
+@given(st.integers(0, 0xFFFF), st.integers(0, 255), st.integers(0, 31), st.integers(0, 7))
+def test_addresses_of_functions_always_stay(domain, bus, device, function):
+    address = f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
+    text = f"{address} x {address}: [{address}] {address[:-2]} PCI:{address} /devices/{address}/config {domain:04x}:{bus:02x}"
+    assert Redactor().text(text) == text
