@@ -146,13 +146,14 @@ class Rewriter:
         text = self._in_places(text, lowered, (*rules.TOKENS, *rules.SERIALS, *rules.DISKS))
         if rules.DATASET.needs[0] in lowered:
             text = rules.DATASET.pattern.sub(self._dataset, text)
-        for sign, pattern, put in self._shapes:
-            if sign in text:
-                text = pattern.sub(put, text)
         text = self._in_places(text, lowered, (*rules.HOSTS_AND_USERS, *rules.PATHS))
         if "@" in text:
             text = rules.AT.sub(self._at, text)
-        return self._without_learnt(text)
+        text = self._without_learnt(text)
+        for sign, pattern, put in self._shapes:  # last: what stands before four numbers tells whether they are an address
+            if sign in text:
+                text = pattern.sub(put, text)
+        return text
 
     def part(self, kind: str, secret: str) -> str:
         """What stands in a private place, replaced where it is a secret."""

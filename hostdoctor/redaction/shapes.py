@@ -20,8 +20,8 @@ Shape = Callable[[int], str]
 
 
 def placeholder_in(secret: str) -> str:
-    """The placeholder that a text is, or begins with; empty where it is none."""
-    match = _WORD.match(secret) or _FAKES.fullmatch(secret)
+    """The placeholder that a text is, or has in it; empty where there is none."""
+    match = _WORD.search(secret) or _FAKES.fullmatch(secret)
     return match[0] if match else ""
 
 

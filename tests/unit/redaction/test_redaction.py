@@ -347,7 +347,7 @@ PIECES = st.one_of(
     st.text(alphabet=string.printable, max_size=12),
     st.text(max_size=6),
 )
-TEXTS = st.lists(PIECES, max_size=8).map("".join)
+TEXTS = st.lists(st.tuples(PIECES, st.sampled_from([" ", "\n", ", ", "\t"])).map("".join), max_size=8).map("".join)
 
 
 @given(TEXTS)
