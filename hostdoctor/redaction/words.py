@@ -68,6 +68,8 @@ _WORDS = _set(
     tree true try turbo turing type ubuntu unit unknown up update upper use user users valid value vega vendor verge
     version very vfio view virtual vm volta wait wake wall ward warn water wave way web west wide width will window
     windows wood word work worker workstation write xeon xid yes young zero zone
+    almalinux alpine centos coreos endeavouros flatcar limine manjaro nixos opensuse oracle popos proxmox raspberrypi
+    redhat refind rhel systemd talos xen
     """
 )
 
