@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -13,6 +13,9 @@ from hostdoctor.evidence import Evidence, Unreadable
 from hostdoctor.evidence.files import FileEvidence
 
 if TYPE_CHECKING:
+    from hostdoctor.evidence.attached import Attached
+    from hostdoctor.evidence.capture import Capture, CaptureEvidence
+    from hostdoctor.evidence.recording import Record
     from hostdoctor.facts.host import Host
     from hostdoctor.readers.attached import Pasted
     from hostdoctor.readers.boot_loader import Files as BootFileReader
@@ -23,6 +26,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Where hardware evidence begins: a folder with neither is no host.
 _PARTS = ("sys", "proc")
 _WHAT_CAN_BE = "Attach what lspci -vvv, dmesg or the GPUs' tools print"
+_GZIP = b"\x1f\x8b\x08"
+_HEAD_BYTES = 4096
+_CAPTURE_LIMIT = 128 << 20
 _SHORTEST_S, _LONGEST_S = 0.1, 86_400.0
 
 
@@ -34,6 +40,13 @@ def fail(message: str) -> NoReturn:
     sys.exit(3)
 
 
+def warn(message: str) -> None:
+    """One line on standard error; the command goes on."""
+    from hostdoctor.report.text import safe  # noqa: PLC0415  as above
+
+    click.echo(f"hostdoctor: {safe(message)}", err=True)
+
+
 def _deadline(_context: click.Context, _option: click.Parameter, value: float) -> float:
     if not _SHORTEST_S <= value <= _LONGEST_S:  # what is no number compares false
         raise click.BadParameter(f"{value:g} is not between {_SHORTEST_S:g} and {_LONGEST_S:g} seconds")
@@ -41,6 +54,13 @@ def _deadline(_context: click.Context, _option: click.Parameter, value: float) -
 
 
 def evidence_options(command: F) -> F:
+    """PATH, --root and the options of reading and judging."""
+    return reading_options(
+        click.option("--assume-bare-metal", is_flag=True, help="Judge a guest as if what it sees were hardware.")(command)
+    )
+
+
+def reading_options(command: F) -> F:
     """PATH, --root and the options of reading."""
     for option in reversed(
         (
@@ -57,7 +77,6 @@ def evidence_options(command: F) -> F:
                 metavar="S",
                 help="Seconds that files served by GPU drivers may take.",
             ),
-            click.option("--assume-bare-metal", is_flag=True, help="Judge a guest as if what it sees were hardware."),
         )
     ):
         command = option(command)
@@ -65,26 +84,80 @@ def evidence_options(command: F) -> F:
 
 
 def open_evidence(root: str | None, paths: Sequence[str], beside: Sequence[str] = ()) -> Opened:
-    """This host, the tree that was named, or attachments; ends the program where there is nothing to read.
+    """This host, the tree or capture that was named, or attachments; ends the program where there is nothing to read.
 
     Args:
         root: the tree named by --root.
-        paths: trees and attachments.
+        paths: trees, captures and attachments.
         beside: attachments that belong to this host where nothing else is named.
     """
     if root is not None and _is_sosreport(root):  # it holds no whole tree, but what commands printed
         paths, root = [root, *paths], None
-    named = [] if root is None else [root]
     for path in (*paths, *beside):
         if path != "-" and not os.path.lexists(path):
             fail(f"{path}: there is no such file or folder")
-    named += [path for path in paths if _is_tree(path)]
-    attached = [*(path for path in paths if not _is_tree(path)), *beside]
-    if len(named) > 1:
-        fail("one tree at a time: " + ", ".join(named))
-    if named:
-        return Opened(_tree(named[0]), attached)
-    return Opened(FileEvidence("/", "live") if len(attached) == len(beside) else None, attached)
+    given = {"-": _standard_input()} if "-" in (*paths, *beside) else {}
+    captures = {path: found for path in ([root] if root else []) + [*paths] if (found := _capture(path, given))}
+    trees = [path for path in ([root] if root is not None else []) if path not in captures]
+    trees += [path for path in paths if path not in captures and _is_tree(path)]
+    attached = [*(path for path in paths if path not in captures and not _is_tree(path)), *beside]
+    if len(trees) + len(captures) > 1:
+        fail("one host at a time: " + ", ".join((*trees, *captures)))
+    if captures:
+        ((path, capture),) = captures.items()
+        return Opened(capture.evidence if capture.has_host else None, attached, given, capture)
+    if trees:
+        return Opened(_tree(trees[0]), attached, given)
+    return Opened(FileEvidence("/", "live") if len(attached) == len(beside) else None, attached, given)
+
+
+def _standard_input() -> bytes:
+    from hostdoctor.evidence.attached import FILE_LIMIT  # noqa: PLC0415  most scans have no use for it
+
+    try:
+        return sys.stdin.buffer.read(FILE_LIMIT + 1)
+    except OSError as error:
+        fail(f"standard input: {error.strerror}")
+
+
+def _capture(path: str, given: Mapping[str, bytes]) -> Capture | None:
+    """The capture that a file is; None where it is something else."""
+    data = given.get(path)
+    if data is None:
+        data = _start_of_capture(path)
+    if not data.startswith(_GZIP):
+        return None
+    from hostdoctor.evidence.capture import BadCapture, Capture, NoCapture, looks_like_one  # noqa: PLC0415  as above
+
+    if not looks_like_one(data):
+        return None
+    try:
+        if path not in given:
+            with open(path, "rb") as file:
+                data = file.read(_CAPTURE_LIMIT + 1)
+        if len(data) > _CAPTURE_LIMIT:
+            fail(f"{path}: it is larger than any capture")
+        capture = Capture(data, "standard input" if path == "-" else path)
+    except NoCapture:
+        return None
+    except BadCapture as error:
+        fail(f"{path}: a capture that cannot be read: {error}")
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")
+    if capture.trouble:
+        warn(f"{path}: {capture.trouble}. What is not in it counts as unknown")
+    return capture
+
+
+def _start_of_capture(path: str) -> bytes:
+    """The first bytes of a file; none where it cannot be read, which reading it as an attachment tells."""
+    try:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                return file.read(_HEAD_BYTES)
+    except OSError:
+        pass
+    return b""
 
 
 def _tree(path: str) -> FileEvidence:
@@ -97,16 +170,35 @@ def _tree(path: str) -> FileEvidence:
 
 
 class Opened:
-    """What a command reads: files of a host, attachments, or both. A context manager that closes them."""
+    """What a command reads: files of a host, attachments, or both. A context manager that closes them.
 
-    def __init__(self, files: FileEvidence | None, attached: Sequence[str]) -> None:
-        self._files = files
+    Attributes:
+        capture: the capture that it comes from, if it does.
+        attached: what was attached, now or when it was captured.
+        pasted: the same, taken apart; None where nothing was.
+    """
+
+    def __init__(
+        self,
+        files: FileEvidence | CaptureEvidence | None,
+        attached: Sequence[str],
+        given: Mapping[str, bytes] | None = None,
+        capture: Capture | None = None,
+    ) -> None:
+        self._closes = files if isinstance(files, FileEvidence) else None
+        self._files: Evidence | None = files
+        self.capture = capture
+        self.attached: Attached | None = None
         self.pasted: Pasted | None = None
-        if attached:
-            from hostdoctor.evidence.attached import read_attachments  # noqa: PLC0415  most scans have none
+        if attached or (capture and (capture.attached.files or capture.attached.unread or files is None)):
+            from hostdoctor.evidence.attached import Attached, read_attachments  # noqa: PLC0415  most scans have none
             from hostdoctor.readers.attached import Pasted  # noqa: PLC0415
 
-            self.pasted = Pasted(read_attachments(attached), tuple(attached))
+            found = read_attachments(attached, given)
+            if capture:
+                found = Attached(capture.attached.files + found.files, capture.attached.unread + found.unread)
+            sources = (*(capture.evidence.sources if capture and files is None else ()), *attached)
+            self.attached, self.pasted = found, Pasted(found, sources)
 
     @property
     def evidence(self) -> Evidence:
@@ -115,6 +207,16 @@ class Opened:
             return self._files
         assert self.pasted is not None  # noqa: S101  there is one or the other
         return self.pasted.evidence
+
+    def record(self) -> Record | None:
+        """From now on keep all that is read of the host's files; None where there are none."""
+        if self._files is None:
+            return None
+        from hostdoctor.evidence.recording import RecordingEvidence  # noqa: PLC0415  only who captures needs it
+
+        recording = RecordingEvidence(self._files)
+        self._files = recording
+        return recording.record
 
     def read(self, deadline_s: float, assume_bare_metal: bool) -> Host:
         """All facts of the host; ends the program where nothing could be read."""
@@ -132,7 +234,7 @@ class Opened:
         return read_attached(self.pasted, self._files, deadline_s, assume_bare_metal)
 
     def boot_files(self) -> BootFileReader:
-        """The boot loader's files, of the host's tree first."""
+        """The boot loader's files, of the host's own first."""
         from hostdoctor.readers.boot_loader import Files  # noqa: PLC0415  only who mends needs it
 
         pasted = [self.pasted.evidence] if self.pasted else []
@@ -148,14 +250,17 @@ class Opened:
         """What was read, for the report."""
         from hostdoctor.report.model import sources_of  # noqa: PLC0415  a cycle of nothing but types
 
-        return sources_of(self.evidence, self.pasted)
+        found = sources_of(self.evidence, self.pasted)
+        if not self.capture:
+            return found
+        return found.of_capture(self.capture.evidence.sources[0], self.capture.trouble)
 
     def __enter__(self) -> Opened:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._files is not None:
-            self._files.__exit__(None, None, None)
+        if self._closes is not None:
+            self._closes.close()
 
 
 def _is_tree(path: str) -> bool:

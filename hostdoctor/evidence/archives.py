@@ -160,6 +160,42 @@ def unpack(name: str, path: str, data: bytes, limits: Limits, depth: int = 0) ->
         yield Unpacked(name, path, data)
 
 
+def decompressed_gzip(data: bytes, limits: Limits) -> tuple[bytes, str]:
+    """What is in a gzip file, as far as it can be read, and what stood in the way of the rest, or nothing."""
+    return _decompressed(data, _CODECS[0], limits)
+
+
+class TarFiles:
+    """The ordinary files of a tar, in its order, as pairs of name and data; of two of one name the first counts.
+
+    Attributes:
+        trouble: once all were given: why there may be more, or empty.
+    """
+
+    def __init__(self, data: bytes, most: int) -> None:
+        self._members = _tar_members(data)
+        self._left = most
+        self._seen: set[str] = set()
+        self.trouble = ""
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return self
+
+    def __next__(self) -> tuple[str, bytes]:
+        try:
+            for member in self._members:
+                self._left -= 1
+                if self._left < 0:
+                    self.trouble = "it holds more files than any capture"
+                    break
+                if member.in_memory == member.size and member.name not in self._seen:
+                    self._seen.add(member.name)
+                    return member.name, member.read()
+        except _DAMAGED:
+            self.trouble = "it is damaged or cut: what follows in it cannot be read"
+        raise StopIteration
+
+
 def _without_suffix(name: str) -> str:
     return next((name[: -len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)), name)
 

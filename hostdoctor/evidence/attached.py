@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hostdoctor.evidence.archives import Limits, unpack
@@ -45,10 +45,14 @@ class Attached(NamedTuple):
     unread: tuple[tuple[str, str], ...]
 
 
-def read_attachments(paths: Sequence[str]) -> Attached:
+def read_attachments(paths: Sequence[str], given: Mapping[str, bytes] | None = None) -> Attached:
     """Read files, folders with all that lies below them, archives, and standard input ("-").
 
     Links are not followed, except where one was named itself; pipes and devices are not opened, except standard input.
+
+    Args:
+        paths: where they lie.
+        given: by path, what was read already.
     """
     files: list[Attachment] = []
     unread: list[tuple[str, str]] = []
@@ -61,7 +65,7 @@ def read_attachments(paths: Sequence[str]) -> Attached:
                 return Attached(tuple(files), tuple(unread))
             limits.files_left -= 1
             is_link = bool(inner) and os.path.islink(place) and os.path.exists(place)
-            data = _LINK if is_link else _data(place, min(FILE_LIMIT, limits.bytes_left))
+            data = _LINK if is_link else _data(place, min(FILE_LIMIT, limits.bytes_left), given or {})
             if isinstance(data, str):
                 unread.append((name, data))
                 continue
@@ -109,10 +113,12 @@ def _found(path: str, limits: Limits) -> Iterator[tuple[str, str, str]]:
                 yield inner, inner, whole
 
 
-def _data(path: str, limit: int) -> bytes | str:
+def _data(path: str, limit: int, given: Mapping[str, bytes]) -> bytes | str:
     """The bytes of a file, or why there are none."""
     try:
-        if path == "-":
+        if path in given:
+            data = given[path]
+        elif path == "-":
             data = sys.stdin.buffer.read(limit + 1)
         else:
             if not stat.S_ISREG(os.stat(path).st_mode):

@@ -23,6 +23,7 @@ from hostdoctor.evidence.protocol import (
     Opened,
     Problem,
     Read,
+    Recorder,
     Unreadable,
 )
 from hostdoctor.forked import Forked
@@ -119,6 +120,8 @@ class _Asked:
 
     def __init__(self, evidence: Evidence) -> None:
         self.kind = evidence.kind
+        self.whole = evidence.whole
+        self.answers = evidence.answers
         self.sources = evidence.sources
         self.reads: list[Read] = []
         self._evidence = evidence
@@ -297,6 +300,11 @@ class GuardedRead(Forked):
 
     def answers(self) -> Evidence:
         """Wait for the children, at most until the deadline, and return an evidence that holds what they read."""
+        told = self.told()
+        return self._evidence.around(told) if isinstance(self._evidence, Recorder) else told
+
+    def told(self) -> _Told:
+        """The same, not recorded by whoever records."""
         silence_s = min(self._deadline_s, max(self._deadline_s / 2, _SILENCE_S)) if self.spare else self._deadline_s
         try:
             data, ended = self._received(lambda data: False, silence_s)
@@ -306,7 +314,7 @@ class GuardedRead(Forked):
                 self.known.give_up(self.hung_on, why)
                 self.kill()
                 self._successor = self._succeeded()
-            told = self._successor.answers() if self._successor else None
+            told = self._successor.told() if self._successor else None
         except BaseException:
             self.abandon()
             raise

@@ -69,6 +69,8 @@ class MemoryEvidence:
     """
 
     kind: Literal["attachments"] = "attachments"
+    whole = False
+    answers = None
 
     def __init__(self, files: Mapping[str, bytes], sources: tuple[str, ...], names_of: Mapping[str, str] | None = None) -> None:
         self._files = files

@@ -5,9 +5,15 @@ Paths are relative to the root of the host they describe and have no leading sla
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-Problem = Literal["missing", "permission", "too-large", "timed-out", "not-a-file", "outside", "dangling", "failed"]
+if TYPE_CHECKING:
+    from hostdoctor.facts.answers import Answers
+
+# "missing" is what the host does not have, "unrecorded" what nobody asked for while it was captured.
+Problem = Literal[
+    "missing", "permission", "too-large", "timed-out", "not-a-file", "outside", "dangling", "failed", "unrecorded"
+]
 
 # One attempt to read: the folder, the name in it, and what stood in the way, if anything.
 Read = tuple[str, str, "Problem | None"]
@@ -25,6 +31,7 @@ _REASONS: dict[str, str] = {
     "outside": "it points out of the folder that was given",
     "dangling": "it is listed, but what it leads to is not there",
     "failed": "reading it failed",
+    "unrecorded": "it is not in this capture",
 }
 
 
@@ -90,6 +97,17 @@ class Evidence(Protocol):
     reads: list[Read]
 
     @property
+    def whole(self) -> bool:
+        """Whether the host's own kernel served it, so that what is missing here is missing there.
+
+        Of a tree, somebody may have left things out.
+        """
+
+    @property
+    def answers(self) -> Answers | None:
+        """What was asked on the host when it was captured, because no file tells it; None of all other evidence."""
+
+    @property
     def kind(self) -> Literal["live", "root", "capture", "attachments"]:
         """What kind of evidence it is, in the report's words."""
 
@@ -107,3 +125,14 @@ class Evidence(Protocol):
 
     def shown(self, path: str) -> str:
         """How a path of this evidence is named to people: "/proc/cmdline"."""
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """An evidence that keeps what is read through it, so that it can be read again elsewhere."""
+
+    def around(self, other: Evidence) -> Evidence:
+        """The same recording of another evidence of the same host: what a guarded child read."""
+
+    def note(self, answers: Answers) -> None:
+        """Keep what was asked because no file tells it."""

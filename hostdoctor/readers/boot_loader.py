@@ -236,7 +236,7 @@ def _stub_info(signs: Signs) -> tuple[str, str] | None:
 
 
 def _bootctl(files: Files) -> tuple[str, str]:
-    text = files.text(BOOTCTL) if not all(each.kind == "live" for each in files.evidences) else NOT_CAPTURED
+    text = files.text(BOOTCTL) if not all(each.whole for each in files.evidences) else NOT_CAPTURED
     if isinstance(text, Unknown):
         return "", ""
     from hostdoctor.parsers.bls import parse_bootctl  # noqa: PLC0415  few hosts have it

@@ -10,15 +10,16 @@ import msgspec
 
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.guarded import GuardedRead
+from hostdoctor.evidence.protocol import Recorder
 from hostdoctor.facts.boot_files import BootFiles
-from hostdoctor.facts.driver import Access, NetworkDevice
+from hostdoctor.facts.driver import Access, AmdSmi, NetworkDevice, Nvml
 from hostdoctor.facts.host import Boot, Host
 from hostdoctor.facts.pci import ATI, Function
 from hostdoctor.facts.unknown import ANOTHER_USER, NEEDS_ROOT, Unknown, known
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.errors import PortCounters, is_gpu
 from hostdoctor.readers.gpu import DriverFacts, read_driver_facts
-from hostdoctor.readers.network import ask_ethtool, read_network, with_asked_speeds
+from hostdoctor.readers.network import ask_ethtool, read_network, speeds_of, with_asked_speeds
 from hostdoctor.readers.pci import read_functions, with_attributes
 from hostdoctor.readers.platform import (
     read_boot,
@@ -67,7 +68,13 @@ def read_host(
             stack.callback(asked.abandon)
         host = _read_around(evidence, functions, has_amd, assume_bare_metal)
         driver = reader(at_work.answers()) if at_work else DriverFacts({}, {}, None)
-        nvml, amd_smi = asked.answers() if asked else (None, None)
+        nvml, amd_smi = _answered(evidence, asked)
+    access = _access(evidence) if gpus else host.access
+    network = _network(evidence, driver, deadline_s)
+    if isinstance(evidence, Recorder):
+        from hostdoctor.facts.answers import Answers  # noqa: PLC0415  only who captures needs it
+
+        evidence.note(Answers(nvml, amd_smi, access, speeds_of(network)))
     if isinstance(functions, Unknown):
         return host
     merged = {**functions, **driver.functions}
@@ -81,23 +88,32 @@ def read_host(
         amd_smi=amd_smi,
         modules=driver.nvidia.add_to(host.modules) if driver.nvidia else host.modules,
         error_counters={**counters.found, **driver.error_counters} or _NO_COUNTERS,
-        access=_access(evidence) if gpus else host.access,
-        network=_network(evidence, driver, deadline_s),
+        access=access,
+        network=network,
         privileged=not any(_was_refused(found) for found in merged.values()),
     )
 
 
 def _asked(vendors: Vendors | None, evidence: Evidence, gpus: Sequence[Function], deadline_s: float) -> Asked | None:
     """The questions put to the vendors' libraries; none where there is no GPU, or only a tree of another host."""
-    if not gpus or (vendors is None and evidence.kind != "live"):
+    if not gpus or evidence.answers or (vendors is None and evidence.kind != "live"):
         return None
     from hostdoctor.vendor import Vendors  # noqa: PLC0415  most scans have no use for it
 
     return (vendors or Vendors()).ask(gpus, deadline_s)
 
 
+def _answered(evidence: Evidence, asked: Asked | None) -> tuple[Nvml | Unknown | None, AmdSmi | Unknown | None]:
+    """What the vendors' libraries say now, or said when the host was captured."""
+    if evidence.answers:
+        return evidence.answers.nvml, evidence.answers.amd_smi
+    return asked.answers() if asked else (None, None)
+
+
 def _access(evidence: Evidence) -> Access | Unknown:
-    """The rights of whoever runs this; only this host's own evidence has a user."""
+    """The rights of whoever runs this, or captured it; a tree has no user."""
+    if evidence.answers:
+        return evidence.answers.access
     if evidence.kind != "live":
         return ANOTHER_USER
     from hostdoctor.readers.access import read_access  # noqa: PLC0415  a tree has no use for it
@@ -106,7 +122,9 @@ def _access(evidence: Evidence) -> Access | Unknown:
 
 
 def _network(evidence: Evidence, driver: DriverFacts, deadline_s: float) -> tuple[NetworkDevice, ...] | Unknown:
-    """The network; this host's kernel can be asked where sysfs is silent."""
+    """The network; this host's kernel can be asked where sysfs is silent, and may have been when it was captured."""
+    if (given := evidence.answers) is not None:
+        return with_asked_speeds(driver.network, lambda _: given.speeds)
     if evidence.kind != "live":
         return driver.network
     return with_asked_speeds(driver.network, lambda names: ask_ethtool(names, deadline_s))
@@ -125,7 +143,7 @@ def _read_around(evidence: Evidence, functions: dict[str, Function] | Unknown, h
     """What is to be known besides what GPU drivers serve."""
     cpu, firmware = read_cpu(evidence), read_firmware(evidence)
     environment = read_environment(evidence, cpu, firmware, functions)
-    boot = read_boot(evidence, with_config=has_amd or (isinstance(functions, Unknown) and evidence.kind != "live"))
+    boot = read_boot(evidence, with_config=has_amd or (isinstance(functions, Unknown) and not evidence.whole))
     return Host(
         environment=msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal),
         functions=functions,

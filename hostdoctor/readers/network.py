@@ -100,6 +100,13 @@ def with_asked_speeds(
     )
 
 
+def speeds_of(network: tuple[NetworkDevice, ...] | Unknown) -> dict[str, int]:
+    """The speeds that are known, by name."""
+    if isinstance(network, Unknown):
+        return {}
+    return {each.name: each.speed_mbits for each in network if not isinstance(each.speed_mbits, Unknown)}
+
+
 def ask_ethtool(names: Sequence[str], deadline_s: float) -> Mapping[str, int] | Unknown:
     """Speeds in Mbit/s by the kernel's ethtool netlink, asked in a child: a network driver can hang."""
     from hostdoctor.vendor import child  # noqa: PLC0415  most hosts have no RDMA cards

@@ -112,7 +112,7 @@ def _open_along(evidence: Evidence, stack: list[Directory], path: str) -> Direct
         stack.append(folder or evidence.directory(path))
     except Unreadable as error:
         # On a live host it was unplugged meanwhile; a tree that names a function and lacks it is incomplete.
-        lacking = error.problem == "missing" and evidence.kind != "live"
+        lacking = error.problem == "missing" and not evidence.whole
         evidence.reads.append(("", path, "dangling" if lacking else error.problem))
         return None
     return stack[-1]
@@ -124,7 +124,7 @@ def _read_function(evidence: Evidence, folder: Directory, address: str, types: _
     bars, windows = _resource(folder, identity.class_code >> 8 == 0x0604)
     group = types.group(folder, address)
     group_type = types.of(group)
-    if isinstance(group_type, Unknown) and evidence.kind != "live":  # a copy that followed the link
+    if isinstance(group_type, Unknown) and not evidence.whole:  # a copy that followed the link
         copied = attribute(folder, "iommu_group/type")
         group_type = group_type if isinstance(copied, Unknown) else copied
     parent, root = _place(folder.path)
@@ -304,7 +304,7 @@ class _GroupTypes:
         else:
             self.has_links = True
             return group
-        if self._evidence.kind == "live":
+        if self._evidence.whole:
             return None
         return self._members.get(address, self._without_link)
 

@@ -162,6 +162,6 @@ def read_iommu(evidence: Evidence) -> Iommu:
     try:
         return Iommu(tuple(evidence.names("sys/class/iommu")))
     except Unreadable as error:
-        if error.problem == "missing" and evidence.kind == "live":
+        if error.problem == "missing" and evidence.whole:
             return Iommu(())
         return Iommu(unknown_from(error))

@@ -54,6 +54,12 @@ class Sources(msgspec.Struct, frozen=True):
     contradictions: tuple[Contradiction, ...] = ()
     assumed: tuple[str, ...] = ()
 
+    def of_capture(self, source: str, trouble: str) -> Sources:
+        """The same, read from a capture, and what ails that."""
+        others = tuple(each for each in self.sources if each != source)
+        unread = (Unread(source, trouble), *self.unread) if trouble else self.unread
+        return msgspec.structs.replace(self, kind="capture", sources=(source, *others), unread=unread)
+
 
 class LinkReport(msgspec.Struct, frozen=True):
     """One link: speeds in GT/s, bandwidths in GB/s each way. "possible" is what both of its ends can do."""
