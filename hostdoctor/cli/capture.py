@@ -173,11 +173,12 @@ def _tell(file: str, data: bytes, manifest: Manifest) -> None:
     from hostdoctor.report.text import safe  # noqa: PLC0415
 
     of = {"live": "this host", "attachments": "what was attached; this host itself was not read"}
-    lines = [f"{file}: {_size(len(data))}, of {of.get(manifest.origin, wording.listed(manifest.sources))}"]
+    named = "standard output" if file == "-" else file
+    lines = [f"{named}: {_size(len(data))}, of {of.get(manifest.origin, wording.listed(manifest.sources))}"]
     if manifest.origin == "live" and not manifest.privileged:
         lines.append("Not as root: config space and memory map are not in it; with sudo they are.")
     lines += [f"Not in it: {each.source}: {each.reason}" for each in manifest.errors if manifest.privileged]
-    lines.append(f"To read it, here or elsewhere: hostdoctor scan {file}")
+    lines += [f"To read it, here or elsewhere: hostdoctor scan {file}"] if file != "-" else []
     for line in lines:
         click.echo(safe(line), err=file == "-")
 

@@ -125,10 +125,12 @@ def _completed(host: Host, other: Host) -> Host:
 
 
 def _filled(ours: S, theirs: S) -> S:
+    """A part with what the other knows of it; that there is nothing is known too."""
+    pairs = {name: (getattr(ours, name), getattr(theirs, name)) for name in ours.__struct_fields__}
     changes = {
-        name: getattr(theirs, name)
-        for name in ours.__struct_fields__
-        if isinstance(getattr(ours, name), Unknown) or getattr(ours, name) in ("", ())
+        name: other
+        for name, (own, other) in pairs.items()
+        if isinstance(own, Unknown) or (own in ("", ()) and not isinstance(other, Unknown))
     }
     return msgspec.structs.replace(ours, **changes)
 

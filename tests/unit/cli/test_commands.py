@@ -20,7 +20,7 @@ jsonschema = pytest.importorskip("jsonschema")
 
 CASES = Path(__file__).parents[2] / "cases"
 TREES = [path for path in sorted(CASES.glob("*/input")) if (path / "sys").is_dir() or (path / "proc").is_dir()]
-COMMANDS = ("scan", "topology", "checks", "explain")
+COMMANDS = ("scan", "capture", "topology", "checks", "explain")
 ORDER = ("failure", "warning", "info")
 
 
@@ -150,7 +150,7 @@ def test_one_tree_at_a_time(hostdoctor, before, seed):
     for arguments in ([before, seed], ["--root", before, seed]):
         done = hostdoctor("scan", *arguments)
         assert (done.returncode, done.stdout) == (3, "")
-        assert "one tree at a time" in done.stderr
+        assert "one host at a time" in done.stderr
         assert one_line(done.stderr)
 
 
