@@ -125,6 +125,7 @@ def _printed(host: Host, deadline_s: float) -> Iterator[tuple[str, bytes, str]]:
 def _read(opened: Opened, deadline_s: float) -> Host:
     """Read everything that scan and topology read, then what fix reads for a change of any kind."""
     from hostdoctor.diagnosis import diagnose  # noqa: PLC0415
+    from hostdoctor.readers.module_files import read_module_files  # noqa: PLC0415
     from hostdoctor.registry import built_in  # noqa: PLC0415
     from hostdoctor.remedies.patch import Request  # noqa: PLC0415
     from hostdoctor.remedies.plan import make_plan  # noqa: PLC0415
@@ -136,6 +137,7 @@ def _read(opened: Opened, deadline_s: float) -> Host:
     running = tuple(each.text for each in host.boot.parameters)
     for request in (Request((), ()), Request((_PROBE,), ()), Request((), running)):
         make_plan(view, findings, opened.boot_files(), request)
+    read_module_files(opened.boot_files())
     return host
 
 
