@@ -150,10 +150,13 @@ LINK_GUESTS = {
         steps=(
             *LOOK,
             ("scan", "guest"),
+            ("capture", "root", "--logs", "--tools"),
+            ("capture", "user"),
             ("allow_sleep", NIC),
             ("wait", "asleep", NIC),
             ("state", "asleep-before"),
             ("scan", "asleep", BARE),
+            ("capture", "asleep", "--tools"),
             ("state", "asleep-after"),
         ),
     ),
