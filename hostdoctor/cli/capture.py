@@ -13,10 +13,13 @@ import click
 
 from hostdoctor import wording
 from hostdoctor.cli.evidence import Opened, fail, open_evidence, reading_options
+from hostdoctor.cli.redaction import learn_names, redaction_options, show_replaced
 
 if TYPE_CHECKING:
     from hostdoctor.evidence.capture_format import Manifest, Trouble
+    from hostdoctor.evidence.packing import Contents
     from hostdoctor.facts.host import Host
+    from hostdoctor.redaction import Redactor
 
 _PROBE = "hostdoctor.probe=1"  # a parameter that no host has, so that everything a change needs is read
 
@@ -27,6 +30,7 @@ _PROBE = "hostdoctor.probe=1"  # a parameter that no host has, so that everythin
 @click.option("--with-bandwidth", "measured", metavar="FILE", multiple=True, help="Also keep a recorded bandwidth run.")
 @click.option("--logs", is_flag=True, help="Also keep this boot's kernel log.")
 @click.option("--tools", is_flag=True, help="Also keep what lspci and the GPUs' tools print, where installed.")
+@redaction_options
 def command(  # noqa: PLR0913, PLR0917  one parameter an option
     file: str,
     paths: tuple[str, ...],
@@ -36,13 +40,16 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     measured: tuple[str, ...],
     logs: bool,
     tools: bool,
+    redact: bool,
+    show_redactions: bool,
 ) -> None:
     """Write the evidence of a host into one FILE that scan, fix and topology read like the host itself.
 
     Without PATH it is this host; PATH is as for scan. "-" writes to standard output. Nothing but FILE is written, and no
     sleeping device is woken. FILE is a gzipped tar, for its owner's eyes alone (mode 0600), and is replaced where it is an
-    earlier capture. Root captures more than others. Exit status: 0 written, 2 wrong usage, 3 nothing could be read or
-    written, and then FILE is as it was.
+    earlier capture. Names of hosts and users, addresses of networks, serial numbers and the like are replaced, so that it
+    can be sent to others. Root captures more than others. Exit status: 0 written, 2 wrong usage, 3 nothing could be read
+    or written, and then FILE is as it was.
     """
     _check_target(file)
     with open_evidence(root, (*paths, *attached), measured) as opened:
@@ -50,13 +57,35 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
         if not is_live and (logs or tools):
             option = "--logs" if logs else "--tools"
             raise click.UsageError(f"{option} is for this host itself; attach another host's outputs as PATH")
-        data, manifest = _captured(opened, deadline_s, logs, tools)
+        redactor = _redactor(opened) if redact else None
+        contents = gathered(opened, deadline_s, logs, tools)
+    data, manifest = _packed(contents, redactor)
     if file == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
         _write(file, data)
+    if redactor and show_redactions:
+        show_replaced(redactor)
     _tell(file, data, manifest)
+
+
+def _redactor(opened: Opened) -> Redactor:
+    from hostdoctor.redaction import Redactor  # noqa: PLC0415  --help need not load it
+
+    redactor = Redactor()
+    learn_names(redactor, opened.evidence)
+    return redactor
+
+
+def _packed(contents: Contents, redactor: Redactor | None) -> tuple[bytes, Manifest]:
+    from hostdoctor.evidence.packing import pack  # noqa: PLC0415
+
+    if redactor:
+        from hostdoctor.evidence.redacted import redact  # noqa: PLC0415
+
+        contents = redact(contents, redactor)
+    return pack(contents), contents.manifest
 
 
 def _check_target(file: str) -> None:
@@ -89,29 +118,30 @@ def _check_target(file: str) -> None:
         fail(f"{file}: it is there and is no capture, so it is left alone; name another FILE")
 
 
-def _captured(opened: Opened, deadline_s: float, logs: bool, tools: bool) -> tuple[bytes, Manifest]:
+def gathered(opened: Opened, deadline_s: float, logs: bool, tools: bool) -> Contents:
+    """All that goes into a capture, before anything in it is redacted."""
     from hostdoctor.evidence.attached import Attached  # noqa: PLC0415  so that wrong usage is told at once
     from hostdoctor.evidence.capture_format import LOG, Trouble  # noqa: PLC0415
-    from hostdoctor.evidence.packing import Contents, pack  # noqa: PLC0415
+    from hostdoctor.evidence.packing import Contents  # noqa: PLC0415
     from hostdoctor.evidence.recording import Record  # noqa: PLC0415
 
-    seconds = int(time.time())
     record = opened.record()
     host = _read(opened, deadline_s)
     texts: dict[str, bytes] = {}
     troubles = [Trouble(each.source, each.reason) for each in opened.sources().unread]
-    if logs:
-        from hostdoctor.evidence.host_tools import kernel_log  # noqa: PLC0415
+    for name, data, problem in (*(_logged(deadline_s) if logs else ()), *(_printed(host, deadline_s) if tools else ())):
+        texts.update({name: data} if data else {})
+        troubles += [Trouble("the kernel's log" if name == LOG else name, problem)] if problem else []
+    manifest = _manifest(opened, host, tuple(troubles))
+    return Contents(manifest, record or Record(), opened.attached or Attached((), ()), texts)
 
-        log = kernel_log(deadline_s)
-        texts[LOG] = log.data
-        troubles += [Trouble("the kernel's log", log.problem)] if log.problem else []
-    for name, data, problem in _printed(host, deadline_s) if tools else ():
-        texts[name] = data
-        troubles += [Trouble(name, problem)] if problem else []
-    manifest = _manifest(opened, host, seconds, tuple(troubles))
-    texts = {name: data for name, data in texts.items() if data}
-    return pack(Contents(manifest, record or Record(), opened.attached or Attached((), ()), texts), seconds), manifest
+
+def _logged(deadline_s: float) -> Iterator[tuple[str, bytes, str]]:
+    from hostdoctor.evidence.capture_format import LOG  # noqa: PLC0415
+    from hostdoctor.evidence.host_tools import kernel_log  # noqa: PLC0415
+
+    log = kernel_log(deadline_s)
+    yield LOG, log.data, log.problem
 
 
 def _printed(host: Host, deadline_s: float) -> Iterator[tuple[str, bytes, str]]:
@@ -141,19 +171,20 @@ def _read(opened: Opened, deadline_s: float) -> Host:
     return host
 
 
-def _manifest(opened: Opened, host: Host, seconds: int, troubles: tuple[Trouble, ...]) -> Manifest:
+def _manifest(opened: Opened, host: Host, troubles: tuple[Trouble, ...]) -> Manifest:
     """What the capture is of; of a capture that is captured again, what that one is of."""
-    from hostdoctor.evidence.capture_format import SCHEMA, Manifest, Tool  # noqa: PLC0415
+    from hostdoctor.evidence.capture_format import SCHEMA, WHEN, Manifest, Tool  # noqa: PLC0415
 
     if opened.capture:
         import msgspec  # noqa: PLC0415
 
-        return msgspec.structs.replace(opened.capture.manifest, tool=Tool(), errors=troubles)
+        errors = dict.fromkeys((*opened.capture.manifest.errors, *troubles))
+        return msgspec.structs.replace(opened.capture.manifest, tool=Tool(), errors=tuple(errors))
     return Manifest(
         SCHEMA,
         Tool(),
         origin=opened.evidence.kind,
-        captured=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)),
+        captured=time.strftime(WHEN, time.gmtime(time.time())),
         kernel=host.boot.release if isinstance(host.boot.release, str) else "",
         privileged=os.geteuid() == 0,
         sources=opened.sources().sources,

@@ -28,6 +28,7 @@ from hostdoctor.facts.driver import Access, AmdSmi, Nvml
 from hostdoctor.facts.unknown import Unknown
 
 SCHEMA = 1
+WHEN = "%Y-%m-%dT%H:%M:%SZ"
 MANIFEST = "manifest.json"
 FILES = "files/"
 LOG = "logs/dmesg.txt"

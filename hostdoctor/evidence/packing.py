@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import calendar
 import gzip
 import io
 import re
 import tarfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -13,6 +15,7 @@ import msgspec
 from hostdoctor.evidence.attached import Attached
 from hostdoctor.evidence.capture_format import (
     MANIFEST,
+    WHEN,
     AccessSaid,
     AmdSmiSaid,
     AttachedTable,
@@ -48,8 +51,9 @@ class Contents(msgspec.Struct, frozen=True):
     texts: Mapping[str, bytes] = {}
 
 
-def pack(contents: Contents, seconds: int) -> bytes:
-    """The capture; `seconds` since 1970 is when."""
+def pack(contents: Contents) -> bytes:
+    """The capture; its members are of the time at which it was made."""
+    seconds = _seconds(contents.manifest.captured)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, data in _members(contents):
@@ -57,6 +61,13 @@ def pack(contents: Contents, seconds: int) -> bytes:
             member.size, member.mtime, member.mode = len(data), seconds, 0o644
             archive.addfile(member, io.BytesIO(data))
     return gzip.compress(buffer.getvalue(), _LEVEL, mtime=seconds)
+
+
+def _seconds(when: str) -> int:
+    try:
+        return max(0, calendar.timegm(time.strptime(when, WHEN)))
+    except (ValueError, OverflowError):  # of a capture that was captured again, and is a stranger's
+        return 0
 
 
 def _members(contents: Contents) -> Iterator[tuple[str, bytes]]:
@@ -78,7 +89,7 @@ def _members(contents: Contents) -> Iterator[tuple[str, bytes]]:
         yield member, each.text.encode("utf-8", "replace")
     yield from sorted(contents.texts.items())
     for path in sorted({*record.files, *record.pieces}):
-        yield member_of(path), record.files[path] if path in record.files else _joined(record.pieces[path])
+        yield member_of(path), record.files[path] if path in record.files else joined(record.pieces[path])
 
 
 def _json(value: object) -> bytes:
@@ -101,7 +112,7 @@ def _pieces(record: Record) -> dict[str, list[tuple[int, int, int]]]:
     }
 
 
-def _joined(pieces: Mapping[tuple[int, int], bytes]) -> bytes:
+def joined(pieces: Mapping[tuple[int, int], bytes]) -> bytes:
     """One file of the pieces, with zeros in the gaps."""
     data = bytearray(max((offset + len(piece) for (offset, _), piece in pieces.items()), default=0))
     for (offset, _), piece in pieces.items():

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from hostdoctor import atomic
+from hostdoctor.redaction import Redactor
 from tests.trees import Tree, as_nobody, config_space
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -57,9 +59,9 @@ def outcome(done):
 def capture(hostdoctor, tmp_path):
     """Captures and returns the file."""
 
-    def run(*given, name="host.tgz"):
+    def run(*given, name="host.tgz", redact=False):
         file = tmp_path / name
-        done = hostdoctor("capture", file, *given)
+        done = hostdoctor("capture", file, *([] if redact else ["--no-redact"]), *given)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return file
 
@@ -168,6 +170,54 @@ def test_other_ways_to_name_it(hostdoctor, process, capture):
     assert "read from standard input" in piped.stdout
 
 
+# --- redacted ---------------------------------------------------------------------------------------------------------
+
+PLACEHOLDER = re.compile(
+    r"redacted-[a-z]+-\d+(?:@example\.invalid)?|02(?:[:-]00){4}[:-]\d\d|00000000-?0000-?4000-?8000-?\d{12}|0001-\d{4}"
+    r"|192\.0\.2\.\d+|2001:db8::\d+|0+1-0\d"
+)
+
+
+def without_numbers(report, redactor=None):
+    """What a report says, with every placeholder alike."""
+    told = {name: report[name] for name in ("host", "findings", "summary", "exit")}
+    return PLACEHOLDER.sub("X", json.dumps(redactor.value(told) if redactor else told))
+
+
+@pytest.mark.parametrize("case", TREES, ids=by_name)
+def test_a_redacted_capture_is_judged_alike(hostdoctor, capture, case):
+    given = arguments(case)
+    file = capture(*given, redact=True)
+    assert json.loads(members(file)["manifest.json"])["redacted"] is True
+    found, expected = (json.loads(hostdoctor("scan", "--format", "json", *each).stdout) for each in ([file], given))
+    assert without_numbers(found) == without_numbers(expected, Redactor())
+    fixes = [PLACEHOLDER.sub("X", hostdoctor("fix", *each).stdout) for each in ([file], given)]
+    assert fixes[0] == PLACEHOLDER.sub("X", Redactor().text(fixes[1]))
+
+
+def test_names_and_numbers_do_not_leave_the_host(hostdoctor, tmp_path):
+    tree = Tree(tmp_path / "host").common()
+    tree.amd_cards(1)
+    uuid = "3f1b2a4c-5d6e-4f70-8a91-b2c3d4e5f607"
+    line = f"BOOT_IMAGE=/vmlinuz root=UUID={uuid} ro ip=10.11.12.13 quiet\n"
+    tree.write("proc/cmdline", line).write("etc/hostname", "quokka77\n")
+    tree.write("etc/default/grub", f"# by zaphod on quokka77\n{line}")
+    tree.write("etc/passwd", "zaphod:x:1000:1000:Zaphod B,,,:/home/zaphod:/bin/sh\n")
+    tree.write("etc/modprobe.d/quokka77.conf", "options amdgpu pcie_p2p=1\n")
+    tree.write("boot/loader/entries/3f1b2a4c5d6e4f708a91b2c3d4e5f607-6.8.conf", f"linux /vmlinuz\noptions {line}")
+    (tmp_path / "dmesg.txt").write_text(f"[    0.000000] Linux version 6.8.0 (zaphod@quokka77)\n[    0.1] Command line: {line}")
+    file = tmp_path / "out.tgz"
+    done = hostdoctor("capture", file, "--root", tree.root, tmp_path / "dmesg.txt", "--show-redactions")
+    assert done.returncode == 0
+    assert f" for {uuid}" in done.stderr
+    everything = b"\n".join(name.encode() + b"\n" + data for name, data in members(file).items()).lower()
+    for secret in ("quokka77", "zaphod", uuid, uuid.replace("-", ""), "10.11.12.13"):
+        assert secret.encode() not in everything, secret
+    plain = hostdoctor("capture", tmp_path / "plain.tgz", "--no-redact", "--root", tree.root)
+    assert plain.returncode == 0
+    assert uuid.encode() in members(tmp_path / "plain.tgz")["files/proc/cmdline"]
+
+
 # --- what is in it ----------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +277,7 @@ def test_what_could_not_be_read_is_told(tmp_path):
 
         def work():
             with open_evidence(str(tree.root), ()) as opened:
-                return command._captured(opened, 10.0, logs=False, tools=False)[0]
+                return command._packed(command.gathered(opened, 10.0, logs=False, tools=False), None)[0]
 
         work()  # so that all is imported
         data = as_nobody(work)
