@@ -3,6 +3,7 @@
 usage: python -m tests.standins.drive ask GPU...        GPU is an address, with a driver: nvidia@0000:41:00.0
        python -m tests.standins.drive scan TREE          a report over a tree, as `hostdoctor scan` makes it
        python -m tests.standins.drive live TREE          the same as if the tree were this host, with what is usual
+       python -m tests.standins.drive capture TREE FILE  the same, and FILE captured
 
 In the environment: DEADLINE, seconds; AMD_SMI, the folders to take its binding from (usual: those of the host).
 """
@@ -11,11 +12,15 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import msgspec
 
+from hostdoctor.cli.capture import gathered
+from hostdoctor.cli.evidence import Opened
 from hostdoctor.diagnosis import diagnose
 from hostdoctor.evidence.files import FileEvidence
+from hostdoctor.evidence.packing import pack
 from hostdoctor.facts.pci import ATI, NVIDIA, Function, Power
 from hostdoctor.readers.host import read_host
 from hostdoctor.registry import built_in
@@ -34,12 +39,23 @@ def main(command: str, *arguments: str) -> None:
             report = model.build(model.sources_of(evidence), view, diagnose(view, list(built_in())), 0)
         sys.stdout.buffer.write(model.to_json(report))
         return
+    if command == "capture":
+        capture(arguments[0], arguments[1], deadline_s)
+        return
     asked = vendors.ask([gpu(text) for text in arguments], deadline_s)
     nvml, amd_smi = asked.answers()
     left = children()
     loaded = sorted({"pynvml", "amdsmi"} & set(sys.modules))
     answers = {"nvml": nvml, "amd_smi": amd_smi, "left": left, "loaded": loaded}
     sys.stdout.buffer.write(msgspec.json.encode(answers))
+
+
+def capture(tree: str, file: str, deadline_s: float) -> None:
+    """Capture a tree as if it were this host, and print the report of the same reading."""
+    with Opened(FileEvidence(tree, "live"), ()) as opened:
+        contents = gathered(opened, deadline_s, logs=False, tools=False)
+        Path(file).write_bytes(pack(contents))
+    main("live", tree)
 
 
 def gpu(text: str) -> Function:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
 
+from hostdoctor.cli.evidence import open_evidence
+from hostdoctor.diagnosis import diagnose
 from hostdoctor.evidence.files import FileEvidence
 from hostdoctor.readers.host import read_host
+from hostdoctor.registry import built_in
+from hostdoctor.report import model
+from hostdoctor.view import View
 from tests.trees import ENDPOINT, GIB, ROOT_PORT, Tree, config_space, link_attributes
 
 A, B = "0000:41:00.0", "0000:81:00.0"
@@ -170,3 +176,24 @@ def test_the_libraries_of_this_machine_are_not_asked_about_another(tree, monkeyp
         host = read_host(evidence)
     assert (host.nvml, host.amd_smi) == (None, None)
     assert not os.path.exists(tmp_path / "touched")
+
+
+@pytest.mark.parametrize("scenario", [BOTH, f"{BOTH}[library]\nnvmlInitWithFlags = error 18\n", f"[gpu {A}]\n"])
+def test_what_the_libraries_said_is_captured(driver, tree, nvml_library, rocm, scenario):
+    """Whoever reads the capture hears it again, without any library, in the same findings."""
+    nvidia_cards(tree)
+    (gpu,) = tree.amd_cards(1)
+    tree.write("dev/nvidia0").write("dev/kfd")
+    file = tree.root.parent / "host.tgz"
+    expected = driver(
+        "capture", tree.root, file, scenario=f"{scenario}[gpu {gpu}]\n", LD_LIBRARY_PATH=nvml_library, ROCM_PATH=rocm
+    )
+    assert expected["evidence"]["kind"] == "live"
+    assert len(driver.log) > 2
+    with open_evidence(None, (str(file),)) as opened:
+        view = View(opened.read(10.0, assume_bare_metal=False))
+        found = json.loads(model.to_json(model.build(opened.sources(), view, diagnose(view, list(built_in())), 0)))
+    assert found["findings"] == expected["findings"]
+    assert found["host"] == expected["host"]
+    assert view.host.access.user == os.geteuid()
+    assert {node.path for node in view.host.access.nodes} == {"/dev/kfd", "/dev/nvidia0"}
