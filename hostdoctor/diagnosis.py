@@ -74,11 +74,16 @@ def summary(findings: Iterable[Finding]) -> dict[Outcome, int]:
 
 def exit_code(findings: Iterable[Finding], fail_on: str = "failure", strict: bool = False) -> int:
     """1 where a finding is as bad as `fail_on` or worse ("never": none is), or unknown under `strict`, else 0."""
-    if fail_on == "never":
-        return 0
-    worst = OUTCOMES[: _ORDER[_as_outcome(fail_on)] + 1]
-    bad = (*worst, "unknown") if strict else worst
+    bad = failing(fail_on, strict)
     return int(any(finding.outcome in bad for finding in findings))
+
+
+def failing(fail_on: str = "failure", strict: bool = False) -> tuple[Outcome, ...]:
+    """The outcomes that make a scan end with 1."""
+    if fail_on == "never":
+        return ()
+    worst = OUTCOMES[: _ORDER[_as_outcome(fail_on)] + 1]
+    return (*worst, "unknown") if strict else worst
 
 
 def _as_outcome(text: str) -> Outcome:

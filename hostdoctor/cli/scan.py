@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hostdoctor.cli.evidence import evidence_options, fail, open_evidence
-from hostdoctor.diagnosis import diagnose, exit_code, selected
+from hostdoctor.diagnosis import diagnose, exit_code, failing, selected
 from hostdoctor.findings import Check
 from hostdoctor.registry import Broken, load_checks
 from hostdoctor.report import model
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hostdoctor.evidence import Evidence
     from hostdoctor.facts.host import Host
 
+_FORMATS = ("text", "json", "junit", "sarif", "prometheus")
 _FAIL_ON = ("failure", "warning", "info", "never")
 _MOST_SAMPLES = 10_000
 _SHORTEST_S, _LONGEST_S = 0.01, 3600.0
@@ -64,7 +65,7 @@ def _interval(_context: click.Context, _option: click.Parameter, value: float) -
     help="Exit with 1 from this outcome on.",
 )
 @click.option("--strict", is_flag=True, help="Let what could not be judged count as a failure.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="text", show_default=True)
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write to a file.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Also show what is in order, and every file that was read.")
@@ -105,8 +106,10 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
         findings = diagnose(view, checks)
         report = model.build(opened.sources(), view, findings, exit_code(findings, fail_on, strict))
     seconds = time.perf_counter() - began
-    render = _json if format_ == "json" else _text(seconds, color, verbose, quiet, to_file=output is not None)
-    _write(render(report), output)
+    data = _machines(format_, report, checks, seconds, failing(fail_on, strict))
+    if data is None:
+        data = _text(seconds, color, verbose, quiet, to_file=output is not None)(report)
+    _write(data, output, format_ == "prometheus")
     sys.exit(report.exit)
 
 
@@ -139,8 +142,25 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> list[Check | Broken]:
     return chosen
 
 
-def _json(report: model.Report) -> bytes:
-    return model.to_json(report)
+def _machines(
+    format_: str, report: model.Report, checks: Sequence[Check | Broken], seconds: float, failing_: Sequence[str]
+) -> bytes | None:
+    """The report for programs; None for the formats that people read."""
+    if format_ == "json":
+        return model.to_json(report)
+    if format_ == "junit":
+        from hostdoctor.report import junit  # noqa: PLC0415  each costs time that the others need not pay
+
+        return junit.render(report, failing_, seconds, time.time())
+    if format_ == "sarif":
+        from hostdoctor.report import sarif  # noqa: PLC0415
+
+        return sarif.render(report, checks, time.time())
+    if format_ == "prometheus":
+        from hostdoctor.report import prometheus  # noqa: PLC0415
+
+        return prometheus.render(report, seconds, time.time())
+    return None
 
 
 def _text(seconds: float, color: str, verbose: bool, quiet: bool, to_file: bool) -> Callable[[model.Report], bytes]:
@@ -152,12 +172,18 @@ def _text(seconds: float, color: str, verbose: bool, quiet: bool, to_file: bool)
     return lambda report: text.render(report, style, seconds).encode("utf-8", "replace")
 
 
-def _write(data: bytes, output: str | None) -> None:
+def _write(data: bytes, output: str | None, at_once: bool) -> None:
+    """Write it; at once, where whoever reads the file must not find half of it."""
     if output is None or output == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
     try:
+        if at_once and (os.path.isfile(output) or not os.path.lexists(output)):
+            from hostdoctor import atomic  # noqa: PLC0415  few reports need it
+
+            atomic.write(output, data, 0o644)
+            return
         with open(output, "wb") as file:
             file.write(data)
     except OSError as error:
