@@ -65,7 +65,7 @@ def _judge_pairs(view: View) -> Iterator[Finding]:
     if incomplete:
         why = Unknown("the ports above the card are not all in this evidence")
         yield unjudged(ID, tuple(incomplete), "ACS on the way between GPUs", why)
-    elif not pairs and (denied := [port for port in _tops(view) if port.express is NEEDS_ROOT and not port.is_from_sysfs]):
+    elif not pairs and (denied := [port for port in _tops(view) if port.express == NEEDS_ROOT and not port.is_from_sysfs]):
         yield unjudged(ID, tuple(port.address for port in denied), "ACS on the way between GPUs", NEEDS_ROOT)
     elif not pairs:
         title = "no two GPUs share a bridge, so ACS redirect decides nothing between them"

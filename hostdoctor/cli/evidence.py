@@ -199,6 +199,16 @@ class Opened:
                 found = Attached(capture.attached.files + found.files, capture.attached.unread + found.unread)
             sources = (*(capture.evidence.sources if capture and files is None else ()), *attached)
             self.attached, self.pasted = found, Pasted(found, sources)
+            self._check_reports(self.pasted)
+
+    def _check_reports(self, pasted: Pasted) -> None:
+        """End the program where there is more than one host to judge."""
+        names = [carried.name for carried in pasted.carried]
+        if len(names) > 1:
+            fail(f"one report at a time: {', '.join(names)}; `hostdoctor diff` compares two")
+        if names and self._files is not None:
+            other = "this host" if self._files.kind == "live" else self._files.sources[0]
+            fail(f"one host at a time: {names[0]} is a report with the facts of a host, and {other} is another")
 
     @property
     def evidence(self) -> Evidence:
@@ -229,7 +239,7 @@ class Opened:
             return host
         from hostdoctor.readers.attached import read_attached  # noqa: PLC0415
 
-        if self._files is None and not self.pasted.parts:
+        if self._files is None and not self.pasted.parts and not self.pasted.carried:
             fail(f"{', '.join(self.pasted.evidence.sources)}: {self._why_nothing()}")
         return read_attached(self.pasted, self._files, deadline_s, assume_bare_metal)
 
@@ -241,9 +251,13 @@ class Opened:
         return Files([self._files, *pasted] if self._files is not None else pasted)
 
     def _why_nothing(self) -> str:
+        from hostdoctor.readers.attached.reports import IS_JSON_REPORT  # noqa: PLC0415
+
         unread = self.pasted.unread if self.pasted else []
         if not unread:
             return "there is nothing in it"
+        if unread[0][1] == IS_JSON_REPORT:
+            return f"{IS_JSON_REPORT}; `hostdoctor report` renders it, `hostdoctor diff` compares it with another"
         return f"nothing in it could be judged; {unread[0][0]}: {unread[0][1]}. {_WHAT_CAN_BE}"
 
     def sources(self) -> Sources:

@@ -25,6 +25,7 @@ from hostdoctor.topology import Card, Segment, link_of, to_root_gbs
 from hostdoctor.view import View
 
 if TYPE_CHECKING:
+    from hostdoctor.facts.record import Record
     from hostdoctor.readers.attached import Pasted
 
 SCHEMA = 1
@@ -44,8 +45,21 @@ class Unread(msgspec.Struct, frozen=True):
     reason: str
 
 
+class ReportedFrom(msgspec.Struct, frozen=True):
+    """The scan that made a report which carries its facts: `kind` and `sources` of its evidence, and the program's version."""
+
+    source: str
+    kind: Literal["live", "root", "capture", "attachments"]
+    sources: tuple[str, ...]
+    version: str
+
+
 class Sources(msgspec.Struct, frozen=True):
-    """Where the facts come from; `files` has one entry for many functions, with a star for the address."""
+    """Where the facts come from; `files` has one entry for many functions, with a star for the address.
+
+    `report` is null unless a report of this program was judged again; `unread`, `files` and `assumed` are then those of the
+    scan that made it, and of what was given beside it.
+    """
 
     kind: Literal["live", "root", "capture", "attachments"]
     sources: tuple[str, ...]
@@ -53,6 +67,7 @@ class Sources(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     contradictions: tuple[Contradiction, ...] = ()
     assumed: tuple[str, ...] = ()
+    report: ReportedFrom | None = None
 
     def of_capture(self, source: str, trouble: str) -> Sources:
         """The same, read from a capture, and what ails that."""
@@ -249,6 +264,8 @@ def sources_of(evidence: Evidence, pasted: Pasted | None = None) -> Sources:
     if pasted is None:
         files, unread = summarise(evidence.reads)
         return Sources(evidence.kind, evidence.sources, tuple(Unread(*each) for each in unread), tuple(files))
+    if pasted.carried:
+        return _of_report(pasted)
     if evidence is pasted.evidence:
         refused = tuple(Unread(*each) for each in pasted.unread)
         return Sources(evidence.kind, evidence.sources, refused, tuple(pasted.read), assumed=pasted.assumed)
@@ -256,6 +273,34 @@ def sources_of(evidence: Evidence, pasted: Pasted | None = None) -> Sources:
     refused = tuple(Unread(*each) for each in (*unread, *pasted.unread))
     named = (*evidence.sources, *pasted.evidence.sources)
     return Sources(evidence.kind, named, refused, (*files, *pasted.read), assumed=pasted.assumed)
+
+
+def _of_report(pasted: Pasted) -> Sources:
+    name, record = pasted.carried[0]
+    return Sources(
+        pasted.evidence.kind,
+        pasted.evidence.sources,
+        tuple(Unread(*each) for each in (*record.unread, *pasted.unread)),
+        (*record.files, *pasted.read),
+        assumed=tuple(dict.fromkeys((*record.assumed, *pasted.assumed))),
+        report=ReportedFrom(name, record.kind, record.sources, record.version),
+    )
+
+
+def record_of(sources: Sources, host: Host) -> Record:
+    """What a report of these facts carries, so that they can be judged again."""
+    from hostdoctor.facts.record import Record  # noqa: PLC0415  a scan carries nothing
+
+    made = sources.report or ReportedFrom("", sources.kind, sources.sources, __version__)
+    return Record(
+        host,
+        made.kind,
+        made.sources,
+        tuple((each.source, each.reason) for each in sources.unread),
+        sources.files,
+        sources.assumed,
+        made.version,
+    )
 
 
 def _host(view: View) -> HostReport:

@@ -22,6 +22,7 @@ from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.paste import Part, split
 from hostdoctor.readers.attached.folders import named, of_this_boot, placed, unfolded
 from hostdoctor.readers.attached.mount import mount
+from hostdoctor.readers.attached.reports import take_out
 from hostdoctor.readers.boot_files import read_boot_files
 from hostdoctor.readers.environment import read_environment
 from hostdoctor.readers.host import read_host
@@ -60,15 +61,21 @@ class Pasted:
         read: where each output stands and what it is.
         unread: what could not be read, or no format took, with the reason.
         assumed: what was taken for granted because no attachment tells it.
+        carried: the facts of reports of this program.
+        has_own_files: whether there are files of the host that lie where they lay on it.
     """
 
     def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
-        own, texts = placed(unfolded(attached.files))
+        reports = take_out(attached.files)
+        self.carried = reports.carried
+        own, texts = placed(unfolded(reports.texts))
         found = [named(part) for file in texts for part in split(file.text, file.name)]
         self.parts = [part for part in of_this_boot(found) if part.kind]
         self.evidence: MemoryEvidence = mount(self.parts, sources, own)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
-        self.unread = [*attached.unread, *_unread([part for part in found if not part.kind and _says_something(part)])]
+        self.has_own_files = bool(own)
+        strange = [part for part in found if not part.kind and _says_something(part)]
+        self.unread = [*attached.unread, *reports.refused, *_unread(strange)]
         self.assumed = _assumed(self.parts)
 
 
@@ -102,7 +109,9 @@ def _first_line(part: Part) -> str:
 
 
 def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assume_bare_metal: bool) -> Host:
-    """The host that attachments tell of, together with its tree where that was given too, which comes first."""
+    """The host that attachments tell of, together with its tree or a report of it where that was given, which comes first."""
+    if pasted.carried:
+        return _of_report(pasted, deadline_s, assume_bare_metal)
     host = read_host(tree or pasted.evidence, deadline_s, assume_bare_metal)
     if tree is not None:
         host = _completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal))
@@ -116,6 +125,19 @@ def read_attached(pasted: Pasted, tree: Evidence | None, deadline_s: float, assu
     environment = read_environment(tree or pasted.evidence, host.cpu, host.firmware, host.functions)
     assumed = msgspec.structs.replace(environment, assumed_bare_metal=assume_bare_metal)
     return msgspec.structs.replace(host, environment=assumed) if isinstance(host.environment.kind, Unknown) else host
+
+
+def _of_report(pasted: Pasted, deadline_s: float, assume_bare_metal: bool) -> Host:
+    """The facts that a report carries, with what else was attached."""
+    host = pasted.carried[0].record.host
+    if pasted.parts or pasted.has_own_files:
+        host = apply_parts(_completed(host, read_host(pasted.evidence, deadline_s, assume_bare_metal)), pasted.parts)
+    if host.boot_files.is_empty:
+        files = read_boot_files((pasted.evidence,), host.boot, host.environment.container)
+        host = msgspec.structs.replace(host, boot_files=files)
+    if not assume_bare_metal:
+        return host
+    return msgspec.structs.replace(host, environment=msgspec.structs.replace(host.environment, assumed_bare_metal=True))
 
 
 def _completed(host: Host, other: Host) -> Host:

@@ -1,0 +1,73 @@
+"""Reports of this program among what was attached: those that carry facts are judged again, others are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from hostdoctor.evidence.attached import Attachment
+from hostdoctor.facts.record import Record
+
+IS_JSON_REPORT = "it is a JSON report of hostdoctor, which holds verdicts and not the facts behind them"
+
+
+class Carried(NamedTuple):
+    """The facts in a report, and the name of its file."""
+
+    name: str
+    record: Record
+
+
+class Sorted(NamedTuple):
+    """What was attached: texts without the reports among them, the facts of these, and which have none, with the reason."""
+
+    texts: list[Attachment]
+    carried: list[Carried]
+    refused: list[tuple[str, str]]
+
+
+class _Tool(msgspec.Struct):
+    name: str
+
+
+class _JsonReport(msgspec.Struct):
+    tool: _Tool
+    findings: list[msgspec.Raw]
+
+
+def take_out(files: Iterable[Attachment]) -> Sorted:
+    """The reports apart from everything else."""
+    found = Sorted([], [], [])
+    for file in files:
+        if is_json_report(file.text):
+            found.refused.append((file.name, IS_JSON_REPORT))
+        elif "hostdoctor-facts/" in file.text:
+            found.texts.extend(_without_report(file, found))
+        else:
+            found.texts.append(file)
+    return found
+
+
+def _without_report(file: Attachment, found: Sorted) -> list[Attachment]:
+    from hostdoctor.facts.block import find  # noqa: PLC0415  few attachments are reports
+
+    block = find(file.text)
+    if block is None:
+        return [file]
+    if block.record:
+        found.carried.append(Carried(file.name, block.record))
+    else:
+        found.refused.append((file.name, block.problem))
+    return [file._replace(text=block.rest)] if block.rest.strip() else []
+
+
+def is_json_report(text: str) -> bool:
+    """Whether it is what `hostdoctor scan --format json` prints."""
+    if not text[:100].lstrip().startswith("{") or '"hostdoctor"' not in text:
+        return False
+    try:
+        return msgspec.json.decode(text, type=_JsonReport).tool.name == "hostdoctor"
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return False
