@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from hostdoctor.registry import Broken, load_checks
-from hostdoctor.report.text import safe
+from hostdoctor.report.phrases import safe
 
 
 @click.command("checks", context_settings={"help_option_names": ["-h", "--help"]})

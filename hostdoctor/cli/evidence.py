@@ -34,7 +34,7 @@ _SHORTEST_S, _LONGEST_S = 0.1, 86_400.0
 
 def fail(message: str) -> NoReturn:
     """End with one line on standard error and the code for "could not be done"."""
-    from hostdoctor.report.text import safe  # noqa: PLC0415  rich costs time that only this way out needs
+    from hostdoctor.report.phrases import safe  # noqa: PLC0415  it costs time that only this way out needs
 
     click.echo(f"hostdoctor: {safe(message)}", err=True)
     sys.exit(3)

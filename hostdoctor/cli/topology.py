@@ -20,7 +20,7 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     everything: bool,
 ) -> None:
     """Show the tree of host bridges, switches, links and GPUs."""
-    from hostdoctor.report.text import safe  # noqa: PLC0415  so that --help stays quick
+    from hostdoctor.report.phrases import safe  # noqa: PLC0415  so that --help stays quick
     from hostdoctor.report.tree import tree_lines  # noqa: PLC0415
 
     with open_evidence(root, (*paths, *attached)) as opened:

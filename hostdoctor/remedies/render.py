@@ -18,7 +18,7 @@ import msgspec
 
 import hostdoctor.templates
 from hostdoctor.remedies.guide import FirmwareGuide
-from hostdoctor.report.text import safe
+from hostdoctor.report.phrases import safe
 
 Format = Literal["text", "markdown", "html"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import msgspec
@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.text import Text
 
 from hostdoctor import wording
-from hostdoctor.facts.unknown import Unknown, known
-from hostdoctor.findings import OUTCOMES, Evidence, Finding, Outcome
-from hostdoctor.knowledge import load_kernel_changes, load_remedies
+from hostdoctor.facts.unknown import Unknown
+from hostdoctor.findings import OUTCOMES, Finding, Outcome
+from hostdoctor.report import phrases
 from hostdoctor.report.matrix import matrix_lines
-from hostdoctor.report.model import GpuReport, HostReport, Report
+from hostdoctor.report.model import HostReport, Report
+from hostdoctor.report.phrases import safe
 
 _COLORS: dict[Outcome, str] = {
     "failure": "bold red",
@@ -31,13 +32,8 @@ _COLORS: dict[Outcome, str] = {
     "ok": "green",
     "not-applicable": "dim",
 }
-_NAMED_AT_MOST = 8  # checks that lack the same; of more the number is enough
 _SEEN_AT_MOST = 4
-_GUESTS = ("virtual-machine", "wsl")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
-
-# What processors' names carry besides the name.
-_NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*|\b\d+-Core\b|\d+th Gen ")
 _NARROWEST, _WIDEST = 60, 100
 _DEFAULT_WIDTH = 80
 
@@ -62,20 +58,13 @@ def width_of(terminal: TextIO | None) -> int:
     return max(_NARROWEST, min(columns, _WIDEST))
 
 
-def safe(text: str) -> str:
-    """Text with control characters written out as escapes, so that it can do nothing to a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
-
-
 def render(report: Report, style: Style, seconds: float) -> str:
     """The whole report."""
     page = _Page(style)
     if style.quiet:
-        for group in _groups(each for each in report.findings if each.outcome in ("failure", "warning")):
-            subjects = [finding.subject for finding in group if finding.subject]
-            where = f" [{_subjects(subjects)}]" if subjects else ""
+        for group in phrases.groups(each for each in report.findings if each.outcome in ("failure", "warning")):
+            subjects = phrases.subjects(group)
+            where = f" [{subjects}]" if subjects else ""
             page.line(f"{group[0].outcome}: {group[0].check}{where}: {group[0].title}")
         return page.text()
     _header(page, report, seconds)
@@ -130,30 +119,11 @@ def _header(page: _Page, report: Report, seconds: float) -> None:
     host = report.host
     if report.evidence.kind != "live":
         page.wrapped(f"read from {wording.listed(report.evidence.sources)}", indent=2)
-    board = known(host.board, "") or known(host.system, "")
-    sockets = known(host.cpu_sockets, 1)
-    cpu = _NOISE.sub("", known(host.cpu, "")).strip()
-    parts = [board, f"{sockets} × {cpu}" if cpu and sockets > 1 else cpu]
-    parts.append(f"Linux {host.kernel}" if isinstance(host.kernel, str) else "")
-    page.wrapped(" · ".join(part for part in parts if part) or "a host that says little of itself", indent=2)
+    page.wrapped(phrases.machine(host) or "a host that says little of itself", indent=2)
     counted = ""
     if host.functions:  # none means that nothing lists them, and a log may name GPUs all the same
         counted = f"{wording.count(len(host.gpus), 'GPU')}, {wording.count(host.functions, 'PCI function')}"
-    page.wrapped(" · ".join(each for each in (_iommu(host), counted, f"{seconds:.2f} s") if each), indent=2)
-
-
-def _iommu(host: HostReport) -> str:
-    if host.virtualisation == "virtual-machine":
-        return f"virtual machine ({host.hypervisor})" if host.hypervisor else "virtual machine"
-    if host.virtualisation == "wsl":
-        return "WSL"
-    modes = sorted({gpu.iommu_type for gpu in host.gpus if isinstance(gpu.iommu_type, str)})
-    words = {"identity": "passed through (identity)", "DMA-FQ": "translated (DMA-FQ)", "DMA": "translated (DMA, strict)"}
-    if modes:
-        return "IOMMU on, GPUs " + ", ".join(words.get(mode, mode) for mode in modes)
-    if isinstance(host.iommu_units, Unknown):
-        return ""
-    return "IOMMU on" if host.iommu_units else "IOMMU off"
+    page.wrapped(" · ".join(each for each in (phrases.iommu(host), counted, f"{seconds:.2f} s") if each), indent=2)
 
 
 def _gpu_table(page: _Page, host: HostReport) -> None:
@@ -165,8 +135,8 @@ def _gpu_table(page: _Page, host: HostReport) -> None:
         (
             gpu.address,
             gpu.name.split(" / ")[0],
-            "?" if isinstance(gpu.memory_bytes, Unknown) else _memory(gpu.memory_bytes),
-            "emulated" if guest else _slot(gpu),
+            "?" if isinstance(gpu.memory_bytes, Unknown) else phrases.memory(gpu.memory_bytes),
+            "emulated" if guest else phrases.slot(gpu),
             "" if isinstance(gpu.to_root_gbs, Unknown) or guest else f"{gpu.to_root_gbs:.1f} GB/s",
         )
         for gpu in host.gpus
@@ -184,46 +154,15 @@ def _cell(text: str, width: int) -> str:
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def _memory(bytes_: int) -> str:
-    """Graphics memory as people name it: "24 GiB" also where a little of it is reserved."""
-    gib = bytes_ / wording.GIB
-    return f"{gib:.0f} GiB" if gib >= 1 else f"{bytes_ // wording.MIB} MiB"
-
-
-def _slot(gpu: GpuReport) -> str:
-    """The slot's link as it runs and what the card could do, in GT/s and lanes."""
-    link = gpu.slot
-    if gpu.asleep:
-        return "asleep"
-    if link is None:
-        return "?"
-    facts = (link.speed_gts, link.width, link.card_max_speed_gts, link.card_max_width)
-    if all(isinstance(each, Unknown) for each in facts):
-        return "?"
-    now = wording.link(link.speed_gts, link.width).replace(" GT/s", "")
-    slow = not isinstance(link.speed_gts, Unknown) and not isinstance(link.possible_speed_gts, Unknown)
-    if slow and known(link.speed_gts, 0.0) < known(link.possible_speed_gts, 0.0):
-        now += " (idle?)"
-    return f"{now} / {wording.link(link.card_max_speed_gts, link.card_max_width)}".replace(" GT/s", "")
-
-
 # --- the findings ----------------------------------------------------------------------------------------------------
-
-
-def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings that say the same of several subjects, together, in their order."""
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault((finding.check, finding.outcome, finding.title), []).append(finding)
-    return list(groups.values())
 
 
 def _findings(page: _Page, report: Report, style: Style) -> None:
     wanted: tuple[Outcome, ...] = OUTCOMES if style.verbose else ("failure", "warning", "info")
-    groups = _groups(each for each in report.findings if each.outcome in wanted)
+    groups = phrases.groups(each for each in report.findings if each.outcome in wanted)
     page.line()
     if not any(each.outcome in ("failure", "warning") for each in report.findings):
-        page.line(_nothing_wrong(report))
+        page.line(phrases.nothing_wrong(report))
         page.line()
     told: dict[str, str] = {}  # remedies that have been named, and the check that did
     said: set[str] = set()  # sentences that have been printed
@@ -243,16 +182,6 @@ def _findings(page: _Page, report: Report, style: Style) -> None:
         page.line()
 
 
-def _nothing_wrong(report: Report) -> str:
-    """No more than was judged."""
-    if not report.summary["ok"] and not report.summary["info"]:
-        return "Nothing could be judged."
-    summary, in_guest = report.summary, report.host.virtualisation in _GUESTS
-    if summary["unknown"] > summary["ok"] or (in_guest and summary["not-applicable"] > summary["ok"]):
-        return "Nothing wrong found in what can be judged here."
-    return "Nothing wrong found."
-
-
 def _matrix(page: _Page, report: Report) -> None:
     for line in matrix_lines(report.host, page.style.width):
         page.wrapped(line.strip(), indent=len(line) - len(line.lstrip()), first=line[: len(line) - len(line.lstrip())])
@@ -270,9 +199,8 @@ def _group(page: _Page, group: Sequence[Finding], said: set[str], told_by: str) 
     first = group[0]
     word = first.outcome.upper()
     page.wrapped(f"{first.check}: {first.title}", indent=9, lead=word, first=" ", style=_COLORS[first.outcome])
-    subjects = [finding.subject for finding in group if finding.subject]
-    if subjects:
-        page.wrapped(_subjects(subjects), indent=11, first="  for")
+    if subjects := phrases.subjects(group):
+        page.wrapped(subjects, indent=11, first="  for")
     if first.outcome not in ("ok", "not-applicable") and not told_by and (explanation := _unsaid(first.explanation, said)):
         page.wrapped(explanation, indent=2, first="  ")
     for label, text in _details(group):
@@ -284,38 +212,19 @@ def _group(page: _Page, group: Sequence[Finding], said: set[str], told_by: str) 
         page.wrapped(f"as for {told_by}", indent=11, first="  next")
 
 
-def _subjects(subjects: Sequence[tuple[str, ...]]) -> str:
-    if all(len(subject) == 2 for subject in subjects) and len(subjects) > 1:
-        return f"{len(subjects)} ordered pairs of GPUs" if len(subjects) > 3 else "; ".join(map(" to ".join, subjects))
-    return wording.listed(dict.fromkeys(each for subject in subjects for each in subject), 8)
-
-
 def _details(group: Sequence[Finding]) -> Iterator[tuple[str, str]]:
     first = group[0]
     if first.outcome not in ("ok", "not-applicable"):
         for number, evidence in enumerate(first.evidence[:_SEEN_AT_MOST]):
-            yield ("" if number else "seen"), _evidence(evidence)
+            yield ("" if number else "seen"), phrases.evidence(evidence)
     if len(group) > 1 and len(first.subject) == 1 and first.evidence and first.outcome not in ("ok", "not-applicable"):
         yield "", f"(and alike for the other {len(group) - 1})"
     if first.cost:
         yield "costs", first.cost.text
     if first.confidence != "certain" and first.outcome in ("failure", "warning", "info"):
         yield "sure?", first.confidence
-    if first.next:
-        yield "next", first.next
-    elif first.outcome in ("failure", "warning") and first.remedies:
-        known_remedies = load_remedies()
-        titles = [known_remedies[each].title for each in first.remedies if each in known_remedies]
-        if titles:
-            yield "next", titles[0]
-
-
-def _evidence(evidence: Evidence) -> str:
-    return f"{_shortened(evidence.source)}  {evidence.value}"
-
-
-def _shortened(source: str) -> str:
-    return source.removeprefix("/sys/bus/pci/devices/")
+    if step := phrases.next_step(first):
+        yield "next", step
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
@@ -324,12 +233,12 @@ def _shortened(source: str) -> str:
 def _closing(page: _Page, report: Report, style: Style) -> None:
     unknown = [each for each in report.findings if each.outcome == "unknown"]
     if unknown and not style.verbose:
-        page.wrapped(_not_judged(unknown, report), indent=2)
+        page.wrapped(phrases.not_judged(unknown, report), indent=2)
     for each in report.evidence.contradictions:
         told = " and ".join(f"{source} says {value}" for source, value in each.said)
         page.wrapped(f"Contradiction: {each.what} of {each.subject}: {told}. The first was believed.", indent=2)
     if report.evidence.unread and report.evidence.kind == "attachments" and not style.verbose:
-        page.wrapped(_not_understood(report), indent=2)
+        page.wrapped(phrases.not_understood(report), indent=2)
     if style.verbose:
         page.line("Read:")
         for path in report.evidence.files:
@@ -338,49 +247,9 @@ def _closing(page: _Page, report: Report, style: Style) -> None:
             page.line(f"  (assumed: {assumed})")
         for unread in report.evidence.unread:
             page.line(f"  {unread.source}: {unread.reason}")
-    if _has_patch_or_guide(report):
+    if phrases.has_patch_or_guide(report):
         given = "" if report.evidence.kind == "live" else ", given the same,"
         page.wrapped(
             f"To mend: hostdoctor fix{given} tells what the kernel command line and the board's setup can do.", indent=2
         )
-    page.line(" · ".join(_counts(report)))
-
-
-def _has_patch_or_guide(report: Report) -> bool:
-    """Whether a verdict names a kernel parameter or a setting of the firmware, on a host that can change them."""
-    if report.host.virtualisation in _GUESTS or report.host.container:
-        return False
-    loud = (each for each in report.findings if each.outcome in ("failure", "warning"))
-    return any(each in load_kernel_changes() or each.startswith("firmware-") for finding in loud for each in finding.remedies)
-
-
-def _not_understood(report: Report) -> str:
-    """One sentence about what of the attachments says nothing here."""
-    first, *more = report.evidence.unread
-    others = f", and {wording.count(len(more), 'more place')} (-v lists them)" if more else ""
-    return f"Not read: {first.source} ({first.reason}){others}."
-
-
-def _counts(report: Report) -> Iterator[str]:
-    """Verdicts counted as they are shown: what holds for several GPUs alike counts once."""
-    for outcome in OUTCOMES:
-        groups = _groups(each for each in report.findings if each.outcome == outcome)
-        if groups and outcome != "not-applicable":
-            yield f"{len(groups)} {_plural(outcome, len(groups))}"
-
-
-def _plural(outcome: Outcome, count: int) -> str:
-    return f"{outcome}s" if outcome in ("failure", "warning") and count != 1 else outcome
-
-
-def _not_judged(unknown: Sequence[Finding], report: Report) -> str:
-    """One sentence: what could not be judged, and what would help."""
-    by_help: dict[str, dict[str, None]] = {}
-    for finding in unknown:
-        by_help.setdefault(finding.help, {})[finding.check] = None
-    parts = []
-    for help_, checks in sorted(by_help.items(), key=lambda item: not item[0]):
-        names = ", ".join(checks) if len(checks) <= _NAMED_AT_MOST else f"{len(checks)} checks"
-        parts.append(f"{names} ({help_})" if help_ else names)
-    more = "" if all(by_help) else "; -v says why"
-    return f"Not judged: {'; '.join(parts)}{more}."
+    page.line(" · ".join(phrases.counts(report)))
