@@ -203,7 +203,7 @@ def _write(file: str, data: bytes) -> None:
 
 def _tell(file: str, data: bytes, manifest: Manifest) -> None:
     """What was written, and what would make it fuller, where standard output is not the capture itself."""
-    from hostdoctor.report.text import safe  # noqa: PLC0415
+    from hostdoctor.report.phrases import safe  # noqa: PLC0415
 
     of = {"live": "this host", "attachments": "what was attached; this host itself was not read"}
     named = "standard output" if file == "-" else file

@@ -42,9 +42,30 @@ def fail(message: str) -> NoReturn:
 
 def warn(message: str) -> None:
     """One line on standard error; the command goes on."""
-    from hostdoctor.report.text import safe  # noqa: PLC0415  as above
+    from hostdoctor.report.phrases import safe  # noqa: PLC0415  as above
 
     click.echo(f"hostdoctor: {safe(message)}", err=True)
+
+
+def write(data: bytes, output: str | None, at_once: bool = False) -> None:
+    """Write to a file, or to standard output where none, or "-", is named; ends the program where that fails.
+
+    With `at_once` whoever reads the file never finds half of it.
+    """
+    if output is None or output == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        if at_once and (os.path.isfile(output) or not os.path.lexists(output)):
+            from hostdoctor import atomic  # noqa: PLC0415  few reports need it
+
+            atomic.write(output, data, 0o644)
+            return
+        with open(output, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        fail(f"{output}: {error.strerror}")
 
 
 def _deadline(_context: click.Context, _option: click.Parameter, value: float) -> float:
@@ -211,6 +232,11 @@ class Opened:
             fail(f"one host at a time: {names[0]} is a report with the facts of a host, and {other} is another")
 
     @property
+    def has_files(self) -> bool:
+        """Whether there are files of a host, beside what is attached."""
+        return self._files is not None
+
+    @property
     def evidence(self) -> Evidence:
         """The files of the host."""
         if self._files is not None:
@@ -251,13 +277,11 @@ class Opened:
         return Files([self._files, *pasted] if self._files is not None else pasted)
 
     def _why_nothing(self) -> str:
-        from hostdoctor.readers.attached.reports import IS_JSON_REPORT  # noqa: PLC0415
-
         unread = self.pasted.unread if self.pasted else []
+        if self.pasted and self.pasted.json_reports:
+            return f"{unread[0][1]}; `hostdoctor report` renders it, `hostdoctor diff` compares it with another"
         if not unread:
             return "there is nothing in it"
-        if unread[0][1] == IS_JSON_REPORT:
-            return f"{IS_JSON_REPORT}; `hostdoctor report` renders it, `hostdoctor diff` compares it with another"
         return f"nothing in it could be judged; {unread[0][0]}: {unread[0][1]}. {_WHAT_CAN_BE}"
 
     def sources(self) -> Sources:

@@ -17,6 +17,7 @@ from hostdoctor import __version__
 _COMMANDS = {
     "scan": ("hostdoctor.cli.scan", "Inspect a host, judge it, and print what is wrong."),
     "fix": ("hostdoctor.cli.fix", "Print what cures the findings: a kernel command line patch, a firmware guide."),
+    "report": ("hostdoctor.cli.report", "Write a report to attach to a bug tracker, redacted."),
     "capture": ("hostdoctor.cli.capture", "Write the evidence of a host into one file that the others read."),
     "topology": ("hostdoctor.cli.topology", "Show the tree of host bridges, switches, links and GPUs."),
     "checks": ("hostdoctor.cli.checks", "List the checks."),

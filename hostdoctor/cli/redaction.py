@@ -82,7 +82,7 @@ def _names(evidence: Evidence, path: str) -> list[str]:
 
 def show_replaced(redactor: Redactor) -> None:
     """List on standard error what was replaced: kind, placeholder, how often, where, and the secret itself."""
-    from hostdoctor.report.text import safe  # noqa: PLC0415  rich costs time that only this list needs
+    from hostdoctor.report.phrases import safe  # noqa: PLC0415  rich costs time that only this list needs
 
     for row in redactor.replaced:
         times = "once" if row.count == 1 else f"{row.count} times"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hostdoctor.cli.evidence import evidence_options, fail, open_evidence
+from hostdoctor.cli.evidence import evidence_options, open_evidence, write
 from hostdoctor.diagnosis import diagnose, exit_code, failing, selected
 from hostdoctor.findings import Check
 from hostdoctor.registry import Broken, load_checks
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hostdoctor.evidence import Evidence
     from hostdoctor.facts.host import Host
 
-_FORMATS = ("text", "json", "junit", "sarif", "prometheus")
+_FORMATS = ("text", "json", "markdown", "junit", "sarif", "prometheus")
 _FAIL_ON = ("failure", "warning", "info", "never")
 _MOST_SAMPLES = 10_000
 _SHORTEST_S, _LONGEST_S = 0.01, 3600.0
@@ -106,10 +106,10 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
         findings = diagnose(view, checks)
         report = model.build(opened.sources(), view, findings, exit_code(findings, fail_on, strict))
     seconds = time.perf_counter() - began
-    data = _machines(format_, report, checks, seconds, failing(fail_on, strict))
+    data = _rendered(format_, report, checks, seconds, failing(fail_on, strict))
     if data is None:
         data = _text(seconds, color, verbose, quiet, to_file=output is not None)(report)
-    _write(data, output, format_ == "prometheus")
+    write(data, output, format_ == "prometheus")
     sys.exit(report.exit)
 
 
@@ -142,10 +142,10 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> list[Check | Broken]:
     return chosen
 
 
-def _machines(
+def _rendered(
     format_: str, report: model.Report, checks: Sequence[Check | Broken], seconds: float, failing_: Sequence[str]
 ) -> bytes | None:
-    """The report for programs; None for the formats that people read."""
+    """The report in a format that does not depend on the terminal; None for text."""
     if format_ == "json":
         return model.to_json(report)
     if format_ == "junit":
@@ -160,6 +160,10 @@ def _machines(
         from hostdoctor.report import prometheus  # noqa: PLC0415
 
         return prometheus.render(report, seconds, time.time())
+    if format_ == "markdown":
+        from hostdoctor.report import markdown  # noqa: PLC0415
+
+        return markdown.render(report).encode("utf-8", "replace")
     return None
 
 
@@ -170,21 +174,3 @@ def _text(seconds: float, color: str, verbose: bool, quiet: bool, to_file: bool)
     colored = color == "always" or (color == "auto" and terminal and not os.environ.get("NO_COLOR"))
     style = text.Style(width=text.width_of(sys.stdout if terminal else None), color=colored, verbose=verbose, quiet=quiet)
     return lambda report: text.render(report, style, seconds).encode("utf-8", "replace")
-
-
-def _write(data: bytes, output: str | None, at_once: bool) -> None:
-    """Write it; at once, where whoever reads the file must not find half of it."""
-    if output is None or output == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        if at_once and (os.path.isfile(output) or not os.path.lexists(output)):
-            from hostdoctor import atomic  # noqa: PLC0415  few reports need it
-
-            atomic.write(output, data, 0o644)
-            return
-        with open(output, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        fail(f"{output}: {error.strerror}")

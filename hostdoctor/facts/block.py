@@ -107,7 +107,7 @@ def _understood(text: str, piece: _Piece) -> Record | str:
     if int(schema) > SCHEMA:
         return f"its facts are of a newer hostdoctor (schema {int(schema)}, this one reads up to {SCHEMA})"
     if size is None:
-        return "it is a report without the facts behind it, which were too large; attach what `hostdoctor capture` writes"
+        return "it is a report without the facts behind it; attach what `hostdoctor capture` writes on that host"
     if piece.end is None:
         return "its block of facts is cut off"
     packed = _packed(text[piece.head.end() : piece.end.start()], int(size), digest)

@@ -236,8 +236,8 @@ class HostReport(msgspec.Struct, frozen=True):
     gpus: tuple[GpuReport, ...]
     integrated_gpus: tuple[str, ...]
     pairs: tuple[PairReport, ...]
-    topology: TopologyReport
-    measured: tuple[MeasuredCell, ...]
+    topology: TopologyReport = TopologyReport()
+    measured: tuple[MeasuredCell, ...] = ()
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -450,6 +450,20 @@ def _escaped(sign: str) -> str:
     """A character as JSON escapes it: in UTF-16, so that some take two."""
     units = sign.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+class _Head(msgspec.Struct):
+    schema: int = SCHEMA
+
+
+def from_json(data: bytes) -> Report:
+    """A report that `to_json` wrote, of this version or an older one; raises ValueError with the reason."""
+    try:
+        if (schema := msgspec.json.decode(data, type=_Head).schema) > SCHEMA:
+            raise ValueError(f"it is of a newer hostdoctor (schema {schema}, this one reads up to {SCHEMA})")
+        return msgspec.json.decode(data, type=Report)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"it is no report of this schema: {error}") from None
 
 
 def json_schema() -> dict[str, object]:

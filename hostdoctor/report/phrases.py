@@ -13,7 +13,7 @@ from hostdoctor.report.model import GpuReport, HostReport, Report
 
 _NAMED_AT_MOST = 8  # checks that lack the same; of more the number is enough
 _DEVICES = "/sys/bus/pci/devices/"
-_GUESTS = ("virtual-machine", "wsl")
+GUESTS = ("virtual-machine", "wsl")
 
 # What processors' names carry besides the name.
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*|\b\d+-Core\b|\d+th Gen ")
@@ -55,6 +55,39 @@ def iommu(host: HostReport) -> str:
     return "IOMMU on" if host.iommu_units else "IOMMU off"
 
 
+def facts(report: Report) -> Iterator[tuple[str, str]]:
+    """What a reader wants to know of the host, by its label; empty texts where something is not known."""
+    host = report.host
+    yield "system", known(host.system, "")
+    board = known(host.board, "")
+    yield "board", "" if board == host.system else board
+    yield "firmware", known(host.bios, "")
+    yield "processor", processor(host)
+    yield "kernel", " · ".join(each for each in (known(host.kernel, ""), known(host.distribution, "")) if each)
+    yield "IOMMU, guest", iommu(host)
+    yield "container", host.container
+    yield "drivers", _drivers(host)
+    yield "memory nodes", "" if isinstance(host.numa_nodes, Unknown) else ", ".join(map(str, host.numa_nodes))
+    yield "read from", _read_from(report)
+
+
+def _drivers(host: HostReport) -> str:
+    drivers = host.drivers
+    named = {"NVIDIA": drivers.nvidia, "CUDA": drivers.cuda, "amdgpu": drivers.amdgpu, "AMD SMI": drivers.amd_smi}
+    return ", ".join(f"{name} {version}" for name, version in named.items() if isinstance(version, str))
+
+
+def _read_from(report: Report) -> str:
+    evidence = report.evidence
+    kind, sources, version = evidence.kind, evidence.sources, report.tool.version
+    if evidence.report:
+        kind, sources = evidence.report.kind, evidence.report.sources
+        version = f"{version}, judging again what hostdoctor {evidence.report.version} read"
+    what = {"live": "this host", "root": "the tree", "capture": "the capture", "attachments": "attachments:"}[kind]
+    named = "" if kind == "live" else f" {wording.listed(sources)}"
+    return f"{what}{named}, by hostdoctor {version}"
+
+
 def memory(bytes_: int) -> str:
     """Graphics memory as people name it: "24 GiB" also where a little of it is reserved."""
     gib = bytes_ / wording.GIB
@@ -90,7 +123,7 @@ def nothing_wrong(report: Report) -> str:
     """No more than was judged."""
     if not report.summary["ok"] and not report.summary["info"]:
         return "Nothing could be judged."
-    summary, in_guest = report.summary, report.host.virtualisation in _GUESTS
+    summary, in_guest = report.summary, report.host.virtualisation in GUESTS
     if summary["unknown"] > summary["ok"] or (in_guest and summary["not-applicable"] > summary["ok"]):
         return "Nothing wrong found in what can be judged here."
     return "Nothing wrong found."
@@ -119,7 +152,7 @@ def next_step(finding: Finding) -> str:
 
 def has_patch_or_guide(report: Report) -> bool:
     """Whether a verdict names a kernel parameter or a setting of the firmware, on a host that can change them."""
-    if report.host.virtualisation in _GUESTS or report.host.container:
+    if report.host.virtualisation in GUESTS or report.host.container:
         return False
     loud = (each for each in report.findings if each.outcome in ("failure", "warning"))
     return any(each in load_kernel_changes() or each.startswith("firmware-") for finding in loud for each in finding.remedies)

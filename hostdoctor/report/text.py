@@ -58,8 +58,8 @@ def width_of(terminal: TextIO | None) -> int:
     return max(_NARROWEST, min(columns, _WIDEST))
 
 
-def render(report: Report, style: Style, seconds: float) -> str:
-    """The whole report."""
+def render(report: Report, style: Style, seconds: float | None = None) -> str:
+    """The whole report; `seconds` is how long the scan took."""
     page = _Page(style)
     if style.quiet:
         for group in phrases.groups(each for each in report.findings if each.outcome in ("failure", "warning")):
@@ -115,7 +115,7 @@ class _Page:
 # --- the head --------------------------------------------------------------------------------------------------------
 
 
-def _header(page: _Page, report: Report, seconds: float) -> None:
+def _header(page: _Page, report: Report, seconds: float | None) -> None:
     host = report.host
     if report.evidence.kind != "live":
         page.wrapped(f"read from {wording.listed(report.evidence.sources)}", indent=2)
@@ -123,7 +123,9 @@ def _header(page: _Page, report: Report, seconds: float) -> None:
     counted = ""
     if host.functions:  # none means that nothing lists them, and a log may name GPUs all the same
         counted = f"{wording.count(len(host.gpus), 'GPU')}, {wording.count(host.functions, 'PCI function')}"
-    page.wrapped(" · ".join(each for each in (phrases.iommu(host), counted, f"{seconds:.2f} s") if each), indent=2)
+    took = "" if seconds is None else f"{seconds:.2f} s"
+    if about := " · ".join(each for each in (phrases.iommu(host), counted, took) if each):
+        page.wrapped(about, indent=2)
 
 
 def _gpu_table(page: _Page, host: HostReport) -> None:

@@ -8,6 +8,7 @@ from hostdoctor import knowledge, wording
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.names import class_name, device_name
+from hostdoctor.report.model import Node, TopologyReport
 from hostdoctor.topology import is_chipset_port, link_of
 from hostdoctor.view import View
 
@@ -78,3 +79,48 @@ def _role(view: View, function: Function) -> str:
         switch = knowledge.external_switch_name(function.id)
         return switch or ("root port" if function.parent is None else "bridge")
     return device_name(function) or class_name(function.class_code)
+
+
+_KINDS = {
+    "host-bridge": "host bridge",
+    "root-port": "root port",
+    "chipset-port": "chipset port",
+    "card-switch": "the card's own switch",
+    "network": "network card",
+    "nvme": "NVMe drive",
+}
+
+
+def drawn_lines(topology: TopologyReport) -> Iterator[str]:
+    """The nodes of a report as a tree, one line each."""
+    below: dict[str | None, list[Node]] = {}
+    known_nodes = {node.address for node in topology.nodes}
+    for node in topology.nodes:
+        parent = known(node.parent, None)
+        below.setdefault(parent if parent in known_nodes else None, []).append(node)
+    open_ = [(node, "", "") for node in reversed(below.get(None, []))]
+    while open_:
+        node, mark, indent = open_.pop()
+        yield f"{mark}{_drawn(node)}"
+        children = below.pop(node.address, [])  # each once, whatever a report says of what is below what
+        for child in reversed(children):
+            last = child is children[-1]
+            open_.append((child, f"{indent}{'└─' if last else '├─'} ", f"{indent}{'   ' if last else '│  '}"))
+    if topology.left_out:
+        yield f"and {wording.count(topology.left_out, 'more network card or drive')} away from the GPUs"
+
+
+def _drawn(node: Node) -> str:
+    parts = [node.address, _KINDS.get(node.kind, node.kind if node.kind in ("switch", "bridge") else ""), node.name]
+    link = node.link
+    if node.asleep:
+        parts.append("asleep")
+    elif link and not isinstance(link.width, Unknown):
+        most = wording.link(link.possible_speed_gts, link.possible_width)
+        parts.append(f"{wording.link(link.speed_gts, link.width)} of {most}")
+    if node.limits:
+        parts.append("<- the narrowest link above")
+    node_number = known(node.numa_node, -1)
+    if node.kind == "host-bridge" and node_number >= 0:
+        parts.append(f"memory node {node_number}")
+    return "  ".join(part for part in parts if part)

@@ -62,12 +62,13 @@ class Pasted:
         unread: what could not be read, or no format took, with the reason.
         assumed: what was taken for granted because no attachment tells it.
         carried: the facts of reports of this program.
+        json_reports: reports as JSON, which hold verdicts alone.
         has_own_files: whether there are files of the host that lie where they lay on it.
     """
 
     def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
         reports = take_out(attached.files)
-        self.carried = reports.carried
+        self.carried, self.json_reports = reports.carried, reports.json
         own, texts = placed(unfolded(reports.texts))
         found = [named(part) for file in texts for part in split(file.text, file.name)]
         self.parts = [part for part in of_this_boot(found) if part.kind]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,7 +11,8 @@ import msgspec
 from hostdoctor.evidence.attached import Attachment
 from hostdoctor.facts.record import Record
 
-IS_JSON_REPORT = "it is a JSON report of hostdoctor, which holds verdicts and not the facts behind them"
+_IS_JSON = "it is a JSON report of hostdoctor, which holds verdicts and not the facts behind them"
+_BEGINS = re.compile(r'\s{0,100}\{\s{0,20}"tool":\s{0,20}\{\s{0,20}"name":\s{0,20}"hostdoctor"')
 
 
 class Carried(NamedTuple):
@@ -21,10 +23,18 @@ class Carried(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """What was attached: texts without the reports among them, the facts of these, and which have none, with the reason."""
+    """What was attached, apart.
+
+    Attributes:
+        texts: what is no report.
+        carried: the facts of reports that have them.
+        json: reports as JSON, which have none.
+        refused: the names of reports without facts, those of JSON included, with the reason.
+    """
 
     texts: list[Attachment]
     carried: list[Carried]
+    json: list[Attachment]
     refused: list[tuple[str, str]]
 
 
@@ -39,10 +49,11 @@ class _JsonReport(msgspec.Struct):
 
 def take_out(files: Iterable[Attachment]) -> Sorted:
     """The reports apart from everything else."""
-    found = Sorted([], [], [])
+    found = Sorted([], [], [], [])
     for file in files:
         if is_json_report(file.text):
-            found.refused.append((file.name, IS_JSON_REPORT))
+            found.json.append(file)
+            found.refused.append((file.name, _IS_JSON))
         elif "hostdoctor-facts/" in file.text:
             found.texts.extend(_without_report(file, found))
         else:
@@ -65,6 +76,8 @@ def _without_report(file: Attachment, found: Sorted) -> list[Attachment]:
 
 def is_json_report(text: str) -> bool:
     """Whether it is what `hostdoctor scan --format json` prints."""
+    if _BEGINS.match(text):  # also one that was cut
+        return True
     if not text[:100].lstrip().startswith("{") or '"hostdoctor"' not in text:
         return False
     try:
