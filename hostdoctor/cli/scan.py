@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hostdoctor.evidence import Evidence
     from hostdoctor.facts.host import Host
 
-_FORMATS = ("text", "json", "markdown", "junit", "sarif", "prometheus")
+_FORMATS = ("text", "json", "markdown", "html", "junit", "sarif", "prometheus")
 _FAIL_ON = ("failure", "warning", "info", "never")
 _MOST_SAMPLES = 10_000
 _SHORTEST_S, _LONGEST_S = 0.01, 3600.0
@@ -164,6 +164,10 @@ def _rendered(
         from hostdoctor.report import markdown  # noqa: PLC0415
 
         return markdown.render(report).encode("utf-8", "replace")
+    if format_ == "html":
+        from hostdoctor.report import html  # noqa: PLC0415
+
+        return html.render(report).encode("utf-8", "replace")
     return None
 
 

@@ -18,7 +18,7 @@ def matrix_lines(host: HostReport, width: int) -> Iterator[str]:
     addresses = list(dict.fromkeys(pair.accessor for pair in host.pairs))
     names = short_names(addresses)
     cells = {(pair.accessor, pair.owner): pair for pair in host.pairs}
-    letters = _letters(host.pairs)
+    letters = letters_of(host.pairs)
     longest = max(len(name) for name in names.values())
     column = max(longest, 5) + 1
     if 6 + longest + column * len(addresses) > width:
@@ -35,7 +35,8 @@ def matrix_lines(host: HostReport, width: int) -> Iterator[str]:
             yield f"  {letter}: {reason}"
 
 
-def _letters(pairs: tuple[PairReport, ...]) -> dict[str, str]:
+def letters_of(pairs: tuple[PairReport, ...]) -> dict[str, str]:
+    """A letter for each reason why P2P is not expected, or a number where letters do not suffice."""
     reasons = dict.fromkeys(pair.reason for pair in pairs if pair.p2p != "holds")
     names = ascii_lowercase if len(reasons) <= len(ascii_lowercase) else [str(number) for number in range(len(reasons))]
     return dict(zip(reasons, names, strict=False))

@@ -23,7 +23,7 @@ def measured_lines(cells: Sequence[MeasuredCell], width: int) -> Iterator[str]:
         yield _title(kind)
         yield from _table(group, width)
         if any(cell.data == "wrong" for cell in group):
-            yield "!: the data that arrived were not those that were sent"
+            yield "WRONG: the data that arrived were not those that were sent, so that the rate says nothing"
 
 
 def _title(kind: _Kind) -> str:
@@ -57,8 +57,11 @@ def _list(cells: Sequence[MeasuredCell], names: dict[str, str]) -> Iterator[str]
 
 
 def _said(cell: MeasuredCell) -> str:
+    """The figure; none where the data were wrong, since it says nothing."""
+    if cell.data == "wrong":
+        return "WRONG"
     rate = cell.latency_us if cell.latency_us is not None else cell.gbs
-    return ("n/a" if rate is None else f"{rate:.1f}") + ("!" if cell.data == "wrong" else "")
+    return "n/a" if rate is None else f"{rate:.1f}"
 
 
 def _in_order(ends: Iterable[str]) -> list[str]:

@@ -14,6 +14,8 @@ from hostdoctor.view import View
 # Away from the GPUs: what a drawing has room for. A server may hold dozens of drives.
 _MOST_FAR_ADAPTERS = 16
 
+_BETWEEN = Unknown("the ports between are left out of this evidence")
+
 
 def topology_report(view: View) -> TopologyReport:
     """The GPUs, the adapters below the same root ports, RDMA network cards and drives elsewhere, and what is above them."""
@@ -38,7 +40,7 @@ def topology_report(view: View) -> TopologyReport:
                 kind,
                 above,
                 view.name(function) if kind == "gpu" else _name(view, function),
-                _link(links.get(function.address), gaps.get(function.address, above)),
+                _link(links.get(function.address), gaps.get(function.address) or _gap(function, above, nodes)),
                 function.address in limits,
                 function.numa_node,
                 function.asleep,
@@ -102,10 +104,17 @@ def _top(function: Function) -> str | Unknown:
     return function.parent if isinstance(function.parent, Unknown) else NOT_CAPTURED
 
 
-def _link(segment: Segment | None, above: str | Unknown) -> NodeLink | None:
+def _gap(function: Function, above: str | Unknown, nodes: Mapping[str, Node]) -> Unknown | None:
+    """Why a link that must be there is not known; every device below a bridge has one."""
+    if isinstance(above, Unknown):
+        return above
+    return None if function.is_bridge or nodes[above].kind == "host-bridge" else _BETWEEN
+
+
+def _link(segment: Segment | None, gap: Unknown | None) -> NodeLink | None:
     """The link; one of which each value says why it is not known, where it leads out of the evidence."""
     if segment is None:
-        return NodeLink(*(above,) * len(NodeLink.__struct_fields__)) if isinstance(above, Unknown) else None
+        return None if gap is None else NodeLink(*(gap,) * len(NodeLink.__struct_fields__))
     edge, speed_gts, width = link_of(segment.lower), segment.max_speed_gts, segment.max_width
     return NodeLink(
         speed_gts=edge.current_speed_gts,
