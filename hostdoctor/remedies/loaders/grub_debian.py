@@ -111,12 +111,12 @@ def _merged(old: Sequence[Step], request: Request, base: GrubFiles) -> list[Step
 
 
 def _removals(request: Request, base: GrubFiles) -> list[Step]:
-    """One step for each spelling of a parameter to remove, in the variable where it stands."""
+    """One step for each spelling of a parameter to remove, in the variable where it stands, or may stand."""
     gone = meanings(request.remove)
     found: list[Step] = []
     for variable in (ALWAYS, DEFAULT):
         words = base.words(variable)
-        if isinstance(words, Unknown):
+        if isinstance(words, Unknown) or PATH not in base.texts:
             found += [Step(variable, for_grub(each), False) for each in request.remove]
         else:
             found += [Step(variable, word.raw, False) for word in words if meaning(word.text) in gone]

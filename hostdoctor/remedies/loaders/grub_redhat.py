@@ -89,6 +89,7 @@ def _by_grubby(task: Task) -> Patch:
     wanted = [(line, changed_words(line.words, _missing(line, request), request.remove)) for line in lines]
     unfinished = [(line, new) for line, new in wanted if not is_there(_texts(line, line.words), request)]
     first, new = wanted[0]
+    _refuse_other_root(task, _texts(first, first.words), first.entry)
     result = _texts(first, new)
     check_length(result)
     check_in_force(result, request)
@@ -103,6 +104,27 @@ def _by_grubby(task: Task) -> Patch:
     if all(does(call, each.words, its_end) for each, its_end in wanted):
         return _for_all(task, call, call_for(end, line.words), result, _by_evidence(lines))
     return _for_each(task, unfinished, result)
+
+
+def _refuse_other_root(task: Task, texts: Sequence[str], entry: Entry | None) -> None:
+    """Refuse an entry whose line is not understood, or that starts another system than the one that runs."""
+    running = task.running_texts
+    if entry is None or running is None:
+        return
+    ours, theirs = (
+        [name_and_value[1] for each in line if (name_and_value := meaning(each))[0] == "root"] for line in (texts, running)
+    )
+    if theirs and not ours:
+        raise Refused(
+            f"{entry.where}: what its options come to has no root=, and the running kernel has root={theirs[-1]}",
+            "See what grubby --info=ALL says, and add its output to what is given.",
+        )
+    ways = {(value or "").partition("=")[0] if "=" in (value or "") else "" for value in (*ours[-1:], *theirs[-1:])}
+    if ours and theirs and ours[-1] != theirs[-1] and len(ways) == 1:
+        raise Refused(
+            f"{entry.where} has root={ours[-1]} and this host was started with root={theirs[-1]}, so another entry started it",
+            "Start the entry that is to be changed, then try again.",
+        )
 
 
 def _missing(line: _Line, request: Request) -> list[str]:

@@ -256,3 +256,12 @@ def test_files_that_were_not_captured_are_told(tmp_path):
     assert any(
         "see that no file in it has a name that sorts after zz-hostdoctor.cfg" in note for note in host.patch(["a"]).notes
     )
+
+
+@pytest.mark.parametrize("variable", [ALWAYS, DEFAULT])
+def test_what_goes_from_files_that_were_not_captured(tmp_path, variable):
+    host = GrubHost(tmp_path / "host", "ubuntu", line="BOOT_IMAGE=/vmlinuz-6.8.0-52-generic root=UUID=1 ro amd_iommu=on")
+    patch = host.patch((), ["amd_iommu=on"])
+    assert patch.commands == ("update-grub",)
+    host.write("etc/default/grub", f'{variable}="quiet amd_iommu=on"\n').apply(patch)
+    assert host.configured() == ["quiet"]

@@ -280,3 +280,15 @@ def test_opensuse_that_keeps_snapshots(tmp_path):
     patch = ours.patch(["iommu=pt"])
     assert patch.commands == ("transactional-update grub.cfg",)
     assert "rollback" in patch.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ("$kernelopts", "has no root="),  # nothing sets the variable
+        (START.replace("rl-root", "old-root"), "another entry started it"),
+    ],
+)
+def test_an_entry_that_did_not_start_this_host(host, options, shown):
+    with pytest.raises(Refused, match=shown):
+        host(options).patch(["iommu=pt"])
