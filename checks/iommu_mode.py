@@ -11,6 +11,7 @@ from hostdoctor.facts.log import LogEvent
 from hostdoctor.facts.pci import ATI, NVIDIA, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Evidence, Finding, Outcome, unjudged
+from hostdoctor.parameters import passthrough
 from hostdoctor.view import View
 
 ID = "iommu-mode"
@@ -134,7 +135,7 @@ def _next(view: View) -> str:
     """iommu=pt acts on every device, so it waits where AMD GPUs still need the translation."""
     if view.rests_on_translation:
         return "first move the AMD GPUs' BARs within reach (see bar-reach): iommu=pt would end their P2P now"
-    return "add iommu=pt to the kernel command line"
+    return f"add {passthrough(view.host)} to the kernel command line"
 
 
 def _may_do_p2p(gpu: Function, other: Function) -> bool | None:
@@ -182,16 +183,16 @@ def _translated_amd(view: View, gpu: Function, mode: str, evidence: tuple[Eviden
             "within reach, iommu=pt costs nothing, and RCCL and ROCm's installation notes ask for it.",
             evidence=evidence,
             remedies=("iommu-passthrough",),
-            next="first move the BARs (see bar-reach), then add iommu=pt to the kernel command line",
+            next=f"first move the BARs (see bar-reach), then add {passthrough(view.host)} to the kernel command line",
         )
     if view.rests_on_translation:
         title = f"{mode} (translated), and P2P of other GPUs here depends on it"
         explanation = "iommu=pt would cost this GPU nothing, but it acts on all, and ends P2P to BARs that only the IOMMU maps."
         return Finding(ID, "info", subject, title, explanation, evidence=evidence, remedies=("iommu-translate-until-moved",))
-    return _translated_within_reach(gpu, mode, evidence)
+    return _translated_within_reach(view, gpu, mode, evidence)
 
 
-def _translated_within_reach(gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
+def _translated_within_reach(view: View, gpu: Function, mode: str, evidence: tuple[Evidence, ...]) -> Finding:
     instinct = any(product.instinct for product in knowledge.gpus_by_id(gpu.id))
     return Finding(
         ID,
@@ -203,7 +204,7 @@ def _translated_within_reach(gpu: Function, mode: str, evidence: tuple[Evidence,
         "likely" if instinct else "certain",
         evidence,
         remedies=("iommu-passthrough",),
-        next="add iommu=pt to the kernel command line",
+        next=f"add {passthrough(view.host)} to the kernel command line",
     )
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from hostdoctor import knowledge
 from hostdoctor.facts.boot_files import Parameter
-from hostdoctor.facts.host import Cpu
+from hostdoctor.facts.host import Cpu, Host
+from hostdoctor.facts.unknown import Unknown
 
+_OF_X86 = ("dmar", "ivhd")  # how units of Intel's and AMD's IOMMU are called in /sys/class/iommu
 _WITHOUT_EFFECT = ("no-such-value", "no-such-option", "inert", "wrong-vendor")
 
 
@@ -59,3 +61,12 @@ def does_nothing(parameter: Parameter, cpu: Cpu) -> bool:
     described = table.by_name.get(parameter.key)
     elements = described.elements(parameter.value or "") if described else (parameter.value or "",)
     return bool(rules) and all(any(rule.matches(element) for rule in rules) for element in elements)
+
+
+def passthrough(host: Host) -> str:
+    """What makes passthrough the default: iommu= is of x86 alone (arch/x86/kernel/pci-dma.c), elsewhere it does nothing."""
+    units, release = host.iommu.units, host.boot.release
+    if not isinstance(units, Unknown) and units and not any(unit.startswith(_OF_X86) for unit in units):
+        return "iommu.passthrough=1"
+    is_arm = not isinstance(release, Unknown) and release.endswith(("aarch64", "arm64"))
+    return "iommu.passthrough=1" if is_arm else "iommu=pt"

@@ -18,6 +18,7 @@ from hostdoctor.drivers import with_memory
 from hostdoctor.facts.pci import INTEL, Function
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Finding
+from hostdoctor.parameters import passthrough
 from hostdoctor.topology import Card, Segment
 from hostdoctor.view import View
 
@@ -199,7 +200,7 @@ def _group_type(view: View, finding: Finding) -> Iterator[RuntimeStep]:
                 f"cat {group}/type",
             ),
             "hostdoctor scan --check iommu-mode",
-            "iommu=pt on the kernel command line, see hostdoctor fix",
+            f"{passthrough(view.host)} on the kernel command line, see hostdoctor fix",
         )
 
 

@@ -13,6 +13,7 @@ from hostdoctor import knowledge
 from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.findings import Finding
 from hostdoctor.knowledge.kernel import Rule, Setting
+from hostdoctor.parameters import passthrough
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.remedies.kernel_line import stands
 from hostdoctor.remedies.patch import Request
@@ -223,6 +224,8 @@ def _apply(view: View, finding: Finding, remedy: str, edit: _Edit) -> None:
         _lint(finding, remedy, edit)
     elif remedy == "acs-clear-redirect":
         _acs(view, finding, edit)
+    elif remedy == "iommu-passthrough":
+        edit.want(passthrough(view.host), finding, remedy)
     elif change.parameter:
         edit.want(change.parameter, finding, remedy)
 

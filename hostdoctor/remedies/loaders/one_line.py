@@ -59,7 +59,7 @@ def _refind(request: Request, files: Files, running: str | Unknown) -> Patch:
     edit = Edit(FileChange(f"/{_REFIND}", text, "\n".join(lines)), [base], [result])
     fallback = any(_TWO_FIELDS.match(line) for line in lines[number + 1 :])
     without = "Press F2 or Insert at the entry in rEFInd's menu, and choose another line" if fallback else ""
-    notes = () if fallback else (f'To keep a way back in the menu, add a second line to /{_REFIND}: "Before" "{base}"',)
+    notes = () if fallback else (f'To keep a way back in the menu, add a second line to /{_REFIND}: "Before" "{match[2]}"',)
     once = f"{without}." if without else "Press F2 or Insert twice at the entry in rEFInd's menu, and take the parameters out."
     return patch_of(request, running, edit, Words(f"cat /{_REFIND}", once, notes))
 

@@ -59,7 +59,9 @@ def patch(request: Request, files: Files, running: str | Unknown, append: str) -
         after = "\n".join(lines)
     else:
         after = f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n"
-    edit = Edit(FileChange(f"/{_PATH}", before, after), [base], [result])
+    root = kernel_line.names(append, "root")
+    roots = [] if root is None else [f"root={root}"]  # u-boot-update puts it before the parameters
+    edit = Edit(FileChange(f"/{_PATH}", before, after), [*roots, base], [*roots, result])
     words = Words("cat /boot/extlinux/extlinux.conf", _WITHOUT, commands=("u-boot-update",))
     return patch_of(request, running, edit, words)
 

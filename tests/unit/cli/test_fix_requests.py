@@ -195,3 +195,15 @@ def test_what_no_parameter_cures_is_not_called_cured(hostdoctor):
     done = hostdoctor("fix", "--verify", "--root", CASES / "lab-bar-without-space/input")
     assert "Cured" not in done.stdout
     assert "NOT CURED BY KERNEL PARAMETERS\n    gpu-driver:" in done.stdout
+
+
+# --- other processors -------------------------------------------------------------------------------------------------
+
+
+def test_passthrough_of_other_processors_than_x86(host, planned):
+    root = host("quiet")
+    shutil.rmtree(root / "sys/class/iommu")
+    (root / "sys/class/iommu/smmu3.0x0000000012c00000").mkdir(parents=True)
+    plan = planned(root)
+    assert plan["add"] == ["iommu.passthrough=1"]
+    assert plan["result"].endswith(" iommu.passthrough=1")
