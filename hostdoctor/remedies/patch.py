@@ -20,6 +20,7 @@ from hostdoctor.parsers.cmdline import parse_command_line
 
 # The way back of what was given to patch as FILE.
 TAKE_BACK = "patch -R -p1 -d / < FILE"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What boot loaders themselves put on the line.
 OF_LOADER = frozenset(("BOOT_IMAGE", "initrd"))
 
@@ -85,17 +86,27 @@ def diff(changes: Iterable[FileChange]) -> str:
 def _diff(change: FileChange) -> str:
     path = change.path.lstrip("/")
     before, after = _lines(change.before or ""), _lines(change.after or "")
-    old = "/dev/null" if change.before is None else f"a/{path}"
-    new = "/dev/null" if change.after is None else f"b/{path}"
+    ours, theirs = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    end = "\t" if " " in path else ""  # as GNU diff ends a name with blanks, else patch takes its first word
+    old = "/dev/null" if change.before is None else ours + end
+    new = "/dev/null" if change.after is None else theirs + end
     lines = list(difflib.unified_diff(before, after, old, new))
     if not lines:
         return ""
-    head = f"diff --git a/{path} b/{path}\n"
+    head = f"diff --git {ours} {theirs}\n"
     if change.before is None:
         head += "new file mode 100644\n"
     elif change.after is None:
         head += "deleted file mode 100644\n"
     return head + "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _quoted(name: str) -> str:
+    """A name as patch and git read it: one with control characters, or a blank at its end, in the quotes of C."""
+    if not _CONTROL.search(name) and not name.endswith(" "):
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + _CONTROL.sub(lambda sign: f"\\{ord(sign[0]):03o}", escaped) + '"'
 
 
 def _lines(text: str) -> list[str]:
