@@ -56,7 +56,7 @@ def _patch(request: Request, running: str | Unknown, change: FileChange, pieces:
     notes = ["The OEM partition belongs to both copies of the system: starting the other one does not take it back."]
     notes += [] if changes else [kernel_line.waits(change.path)]
     notes += kernel_line.not_found_notes(pieces, request, change.path)
-    once = "Press e at the entry in GRUB's menu, take the parameters out and press Ctrl-x."
+    once = "Press e at the entry in GRUB's menu, undo the change on the line and press Ctrl-x."
     revert = (TAKE_BACK,) if changes else ()
     return Patch((change,) if changes else (), (), line, show, revert, once, tuple(notes))
 

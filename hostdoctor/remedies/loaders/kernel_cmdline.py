@@ -34,7 +34,7 @@ _FOR_ONE_START = ("systemd.unit", "init", "rd.break", "systemd.debug_shell", "sy
 _SOUND_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,120}\Z")
 _NUMBERS = re.compile(r"(\d+)")
 _MOST_KERNELS = 50
-MENU = "Hold the space bar while the host starts, press e at the entry, take the parameters out and press Enter."
+MENU = "Hold the space bar while the host starts, press e at the entry, undo the change on the line and press Enter."
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -227,7 +227,7 @@ def _sdbootutil(request: Request, files: Files) -> _Way:
     return _Way(
         ("sdbootutil update-all-entries",),
         "sdbootutil list-entries",
-        once_without="Press e at the entry in the menu and take the parameters out.",
+        once_without="Press e at the entry in the menu and undo the change on the line.",
         notes=("Entries of older snapshots keep the command line of their own snapshot.",),
     )
 

@@ -60,7 +60,7 @@ def _refind(request: Request, files: Files, running: str | Unknown) -> Patch:
     fallback = any(_TWO_FIELDS.match(line) for line in lines[number + 1 :])
     without = "Press F2 or Insert at the entry in rEFInd's menu, and choose another line" if fallback else ""
     notes = () if fallback else (f'To keep a way back in the menu, add a second line to /{_REFIND}: "Before" "{match[2]}"',)
-    once = f"{without}." if without else "Press F2 or Insert twice at the entry in rEFInd's menu, and take the parameters out."
+    once = f"{without}." if without else "Press F2 or Insert twice at the entry in rEFInd's menu, and undo the change."
     return patch_of(request, running, edit, Words(f"cat /{_REFIND}", once, notes))
 
 
@@ -192,7 +192,7 @@ def _raspberry_pi(request: Request, files: Files, running: str | Unknown) -> Pat
     base = lines[0]
     result = kernel_line.edited([base], request)[0]
     lines[0] = result
-    once = f"Put the card into another machine, and take the parameters out of {path.rpartition('/')[2]} there."
+    once = f"Put the card into another machine, and undo the change in {path.rpartition('/')[2]} there."
     notes = (f"Keep a copy on the same partition, so that another machine can bring it back: cp /{path} /{folder}/cmdline.old",)
     edit = Edit(FileChange(f"/{path}", text, "\n".join(lines)), [base], [result])
     return patch_of(request, running, edit, Words(f"cat /{path}", once, notes))

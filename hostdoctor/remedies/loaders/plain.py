@@ -12,7 +12,7 @@ from hostdoctor.readers.boot_loader import Files
 from hostdoctor.remedies import kernel_line
 from hostdoctor.remedies.patch import TAKE_BACK, FileChange, Patch, Refused, Request
 
-MENU = "Hold the space bar while the host starts, press e at the entry, take the parameters out and press Enter."
+MENU = "Hold the space bar while the host starts, press e at the entry, undo the change on the line and press Enter."
 
 
 class Edit(msgspec.Struct, frozen=True):
