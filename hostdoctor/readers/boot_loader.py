@@ -260,7 +260,15 @@ def _grub(signs: Signs) -> Loader:
         return _because(name, *why, certain=certain)
     if signs.family == "debian" or (not signs.distribution and _is_debians(signs)):
         return _because("grub-debian", *why, certain=certain)
+    if not certain and _made_from_defaults(signs):
+        return _because("grub", *why, ("/boot/grub/grub.cfg", "grub-mkconfig made it"))
     return _because("grub", *why, certain=certain)
+
+
+def _made_from_defaults(signs: Signs) -> bool:
+    """Whether grub-mkconfig made the file that GRUB reads, and its defaults are there: so on any distribution."""
+    made, defaults = (signs.files.text(path) for path in ("boot/grub/grub.cfg", "etc/default/grub"))
+    return not isinstance(defaults, Unknown) and not isinstance(made, Unknown) and "### BEGIN /etc/grub.d/10_linux ###" in made
 
 
 def _is_debians(signs: Signs) -> bool:

@@ -211,3 +211,17 @@ def test_a_refusal_names_the_line_to_change(arch):
 def test_without_the_file_there_is_no_patch(tmp_path):
     with pytest.raises(Refused, match="not in the evidence"):
         GrubHost(tmp_path / "host", system="arch").patch(["iommu=pt"])
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_any_distribution_whose_grub_cfg_was_made_from_the_defaults(tmp_path, is_made):
+    mark = "### BEGIN /etc/grub.d/10_linux ###\n" if is_made else ""
+    host = GrubHost(tmp_path / "host", grub=f'{DEFAULT}="quiet"\n').write("etc/os-release", "ID=void\n")
+    host.write("boot/grub/grub.cfg", f"{mark}menuentry 'Void' {{\n\tlinux /boot/vmlinuz root=UUID=1111-2222 ro quiet\n}}\n")
+    if is_made:
+        patch = host.patch(["iommu=pt"])
+        assert patch.commands == ("grub-mkconfig -o /boot/grub/grub.cfg",)
+        assert host.apply(patch).configured() == ["quiet", "iommu=pt"]
+    else:
+        with pytest.raises(Refused):
+            host.patch(["iommu=pt"])
