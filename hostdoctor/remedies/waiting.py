@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from hostdoctor import knowledge
 from hostdoctor.facts.boot_files import Parameter
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Finding
+from hostdoctor.knowledge.kernel import LastWins
 from hostdoctor.parameters import does_nothing, is_of_field
+from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.pending import Comparison
 from hostdoctor.remedies.kernel_line import undone_by
 from hostdoctor.remedies.wanted import Change, Wanted, same
@@ -21,7 +24,7 @@ _PENDING = "kernel-parameters-pending"
 def with_waiting(view: View, findings: Sequence[Finding], asked: Wanted) -> Wanted:
     """With what the files hold and does not run: it is carried over, or taken out where it would undo what is asked for."""
     undoing = tuple(_undoing(view, asked))
-    asked = msgspec.structs.replace(asked, remove=(*asked.remove, *undoing))
+    asked = _with_lists(view, msgspec.structs.replace(asked, remove=(*asked.remove, *undoing)))
     return msgspec.structs.replace(asked, add=(*asked.add, *_not_made(view, findings, asked)))
 
 
@@ -33,6 +36,55 @@ def _undoing(view: View, asked: Wanted) -> Iterator[Change]:
             if parameter.text not in named and undone_by([parameter.text], change.parameter):
                 named.add(parameter.text)
                 yield msgspec.structs.replace(change, parameter=parameter.text, risk="", verify="")
+
+
+def _with_lists(view: View, asked: Wanted) -> Wanted:
+    """One list where the files hold another of which the kernel would keep the last alone: ours come first in it."""
+    named = {each.parameter for each in (*asked.add, *asked.remove)}
+    add, remove = list(asked.add), list(asked.remove)
+    for parameter in _configured(view):
+        for number, change in enumerate(add):
+            once = _list_in_both(parameter, change.parameter)
+            if once is None or parameter.text in named:
+                continue
+            named.add(parameter.text)
+            ours, theirs = change.parameter.partition("=")[2].split(","), (parameter.value or "").split(",")
+            joined = _joined(ours, theirs, once)
+            if _devices(joined, once).keys() == _devices(theirs, once).keys():
+                add[number] = msgspec.structs.replace(change, parameter=parameter.text)  # it has all of ours
+                break
+            add[number] = msgspec.structs.replace(change, parameter=f"{parameter.name}={','.join(joined)}")
+            remove.append(msgspec.structs.replace(change, parameter=parameter.text, risk="", verify=""))
+            if left := [each for each in theirs if not each.startswith(once.element)]:
+                add.insert(number, msgspec.structs.replace(remove[-1], parameter=f"{parameter.name}={','.join(left)}"))
+            break
+    return msgspec.structs.replace(asked, add=tuple(add), remove=tuple(remove))
+
+
+def _list_in_both(parameter: Parameter, text: str) -> LastWins | None:
+    """The list that both give."""
+    others = parse_command_line(text)[0]
+    lists = knowledge.load_kernel_parameters().last_wins
+    return next(
+        (
+            once
+            for once in lists
+            if once.is_in(parameter.key, parameter.value) and any(once.is_in(each.key, each.value) for each in others)
+        ),
+        None,
+    )
+
+
+def _joined(ours: Iterable[str], theirs: Iterable[str], once: LastWins) -> list[str]:
+    """The elements of ours, the list with what theirs holds besides."""
+    merged = f"{once.element}{';'.join({**_devices(ours, once), **_devices(theirs, once)})}"
+    return [merged if part.startswith(once.element) else part for part in ours]
+
+
+def _devices(elements: Iterable[str], once: LastWins) -> dict[str, None]:
+    """The entries of the lists among some elements, each once, in order."""
+    lists = (each.removeprefix(once.element) for each in elements if each.startswith(once.element))
+    return dict.fromkeys(entry for each in lists for entry in each.split(";") if entry)
 
 
 def _not_made(view: View, findings: Sequence[Finding], asked: Wanted) -> Iterator[Change]:

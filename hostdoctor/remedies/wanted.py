@@ -271,7 +271,7 @@ def _acs(view: View, finding: Finding, edit: _Edit) -> None:
 
     bridges = [view.topology.functions[address] for address in finding.subject if address in view.topology.functions]
     option = clearing(view, bridges)
-    for old in option.replaces:
+    for old in () if option.changes_nothing else option.replaces:
         _drop(f"pci={old}", finding, "acs-clear-redirect", edit)
     edit.want(f"pci={option.text}", finding, "acs-clear-redirect")
 

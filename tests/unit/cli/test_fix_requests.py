@@ -127,11 +127,10 @@ def test_nothing_is_lost_where_nothing_is_generated(host, planned):
     assert not any("leaves out" in note for note in plan["notes"])
 
 
-def test_two_lists_of_which_the_kernel_keeps_one(host, hostdoctor):
+def test_two_lists_of_which_the_kernel_keeps_one(host, planned):
     root = host("quiet", r"quiet pci=disable_acs_redir=0000:00:03.0")
-    done = hostdoctor("fix", "--root", root, "--add", "pci=disable_acs_redir=0000:40:03.0")
-    assert done.returncode == 3
-    assert "would be given twice" in " ".join(done.stdout.split())
+    plan = planned(root, "--add", "pci=disable_acs_redir=0000:40:03.0")
+    assert plan["result"].endswith(" ro quiet iommu=pt pci=disable_acs_redir=0000:40:03.0;0000:00:03.0")
 
 
 def test_refused_lines_are_compared_alike(host, planned):
@@ -207,3 +206,51 @@ def test_passthrough_of_other_processors_than_x86(host, planned):
     plan = planned(root)
     assert plan["add"] == ["iommu.passthrough=1"]
     assert plan["result"].endswith(" iommu.passthrough=1")
+
+
+# --- lists of which the kernel keeps the last -------------------------------------------------------------------------
+
+PORTS = "0000:18:08.0;0000:18:10.0"
+ACS = f"pci=disable_acs_redir={PORTS}"
+
+
+@pytest.fixture
+def switched(hostdoctor, tmp_path):
+    """The plan for GPUs below a switch whose ports redirect, from what its owner attached."""
+
+    def make(line, grub=""):
+        folder = shutil.copytree(CASES / "acs-redirect-under-switch/input", tmp_path / "attached")
+        (folder / "cmdline.txt").write_text(f"BOOT_IMAGE=/boot/vmlinuz-6.8.0-52-generic root=UUID=1 ro {line}\n")
+        if grub:
+            (folder / "grub.txt").write_text(f'GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX=""\n{DEFAULT}="{grub}"\n')
+        return json.loads(hostdoctor("fix", "--format", "json", folder).stdout)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("grub", "add", "remove"),
+    [
+        ("quiet pci=disable_acs_redir=0000:99:01.0", [f"{ACS};0000:99:01.0"], ["pci=disable_acs_redir=0000:99:01.0"]),
+        (
+            "quiet pci=noaer,disable_acs_redir=0000:18:08.0",
+            ["pci=noaer", ACS],
+            ["pci=noaer,disable_acs_redir=0000:18:08.0"],
+        ),
+        (
+            r"quiet pci=disable_acs_redir=0000:99:01.0\\;0000:18:08.0\\;0000:18:10.0",
+            [f"pci=disable_acs_redir=0000:99:01.0;{PORTS}"],
+            [],
+        ),
+    ],
+)
+def test_a_list_that_waits_is_joined(switched, grub, add, remove):
+    plan = switched("quiet", grub)
+    assert (plan["refused"], plan["add"], plan["remove"]) == (None, add, remove)
+    assert plan["result"].count("disable_acs_redir") == 1
+
+
+def test_a_list_that_runs_and_does_not_help(switched):
+    plan = switched(ACS)
+    assert (plan["add"], plan["remove"], plan["diff"]) == ([], [], "")
+    assert plan["notes"][0].startswith(f"{ACS} runs already, and acs-redirect")
