@@ -209,7 +209,7 @@ def _tell(file: str, data: bytes, manifest: Manifest) -> None:
     named = "standard output" if file == "-" else file
     lines = [f"{named}: {_size(len(data))}, of {of.get(manifest.origin, wording.listed(manifest.sources))}"]
     if manifest.origin == "live" and not manifest.privileged:
-        lines.append("Not as root: config space and memory map are not in it; with sudo they are.")
+        lines.append("Not as root: config space beyond 64 bytes and the memory map are not in it; with sudo they are.")
     lines += [f"Not in it: {each.source}: {each.reason}" for each in manifest.errors if manifest.privileged]
     lines += [f"To read it, here or elsewhere: hostdoctor scan {file}"] if file != "-" else []
     for line in lines:

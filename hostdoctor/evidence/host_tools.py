@@ -20,7 +20,6 @@ _FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/ro
 _ENVIRONMENT = {"PATH": _FOLDERS, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent", "TERM": "dumb"}
 _OUTPUT_LIMIT = 8 << 20
 _LOG_LIMIT = 16 << 20
-_NOT_FOUND = 127
 _ASLEEP = "a GPU is asleep, and it would be woken"
 _AT_MOST = 64  # runs of lspci, where some function sleeps
 
