@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from hostdoctor.facts.block import find
+from hostdoctor.facts.codec import encode
 from tests.test_cases import CASES as ALL
 from tests.test_cases import is_tree
 from tests.unit.cli.conftest import CASES
@@ -44,14 +46,16 @@ def report(hostdoctor, before, tmp_path):
 
 @pytest.mark.parametrize("case", JUDGED, ids=lambda case: case.name)
 def test_a_scan_of_the_report_finds_what_the_scan_found(hostdoctor, case, tmp_path):
+    """As it is, and what is private taken out: then the same about the same subjects, with a placeholder here and there."""
     first = hostdoctor("scan", *arguments(case), "--format", "json")
     for format_, name in (("markdown", "report.md"), ("text", "report.txt")):
-        made = hostdoctor("report", *arguments(case), "--format", format_, "-o", tmp_path / name)
-        assert (made.returncode, made.stderr) == (0, "")
-        assert len((tmp_path / name).read_text(encoding="utf-8")) < 60_000
-        again = hostdoctor("scan", tmp_path / name, "--format", "json")
-        assert again.returncode == first.returncode
-        assert findings(again) == findings(first)
+        for options, shown in ((["--no-redact"], 4), ([], 3)):
+            made = hostdoctor("report", *arguments(case), "--format", format_, "-o", tmp_path / name, *options)
+            assert (made.returncode, made.stderr) == (0, "")
+            assert len((tmp_path / name).read_text(encoding="utf-8")) < 60_000
+            again = hostdoctor("scan", tmp_path / name, "--format", "json")
+            assert again.returncode == first.returncode
+            assert [each[:shown] for each in findings(again)] == [each[:shown] for each in findings(first)]
 
 
 def test_a_scan_of_a_report_says_where_its_facts_come_from(hostdoctor, report, before):
@@ -296,3 +300,71 @@ def test_a_measurement_beside_a_tree(hostdoctor, tmp_path):
     run = next((case / "attachments").glob("*bandwidth*"))
     done = hostdoctor("report", "--root", case / "input", "--with-bandwidth", run)
     assert "rocm-bandwidth-test: GB/s" in done.stdout
+
+
+# --- what is private -------------------------------------------------------------------------------------------------
+
+USER, HOST, DISK = "hildegard", "zugspitze", "c1a5d9e4-3b70-46f2-8e1d-95b0a7f6c283"
+ACCESS = f"{USER} : {USER} video\n"
+
+
+@pytest.fixture
+def private(tmp_path):
+    """A host whose name, user, disk and serial number stand in what was attached and in its path."""
+    folder = tmp_path / f"home-of-{USER}" / "case"
+    folder.mkdir(parents=True)
+    (folder / "paste.txt").write_text(
+        f"Linux {HOST} 6.8.0-52-generic #53-Ubuntu SMP x86_64 GNU/Linux\n"
+        f"{USER}@{HOST}:~$ cat /proc/cmdline\n"
+        f"BOOT_IMAGE=/vmlinuz-6.8.0-52-generic root=UUID={DISK} ro amd_iommu=on hostname={HOST}\n"
+        f"{USER}@{HOST}:~$ dmesg\n"
+        "[    0.000000] Linux version 6.8.0-52-generic (b@c) (gcc) #53 SMP\n"
+        f"[    9.100000] NVRM: Xid (PCI:0000:43:00): 79, pid=123, name={USER}-job, GPU has fallen off the bus.\n"
+        f"{USER}@{HOST}:~$ cat {folder}/x\n",
+        encoding="utf-8",
+    )
+    return folder
+
+
+def carried(text):
+    return encode(find(text).record).decode()
+
+
+@pytest.mark.parametrize("format_", ["markdown", "text"])
+def test_nothing_private_is_in_it_nor_in_its_facts(hostdoctor, private, format_):
+    done = hostdoctor("report", private, "--format", format_)
+    everything = (done.stdout + carried(done.stdout)).lower()
+    for secret in (USER, HOST, DISK):
+        assert secret not in everything
+    assert "00000000-0000-4000-8000-000000000001" in everything
+    assert "What is private was taken out" in done.stdout
+    assert done.stderr == ""
+
+
+def test_nothing_is_taken_out_where_that_is_asked_for(hostdoctor, private):
+    done = hostdoctor("report", private, "--no-redact")
+    assert DISK in done.stdout
+    assert DISK in carried(done.stdout)
+    assert "Nothing was taken out" in done.stdout
+
+
+def test_what_was_taken_out_is_shown_to_its_owner_alone(hostdoctor, private):
+    done = hostdoctor("report", private, "--show-redactions")
+    assert f"uuid: 00000000-0000-4000-8000-000000000001 for {DISK}" in done.stderr
+    assert DISK not in done.stdout
+
+
+def test_a_json_report_is_redacted_too(hostdoctor, private, tmp_path):
+    path = tmp_path / "report.json"
+    hostdoctor("scan", private, "--format", "json", "-o", path)
+    done = hostdoctor("report", path)
+    assert DISK in path.read_text(encoding="utf-8")
+    assert DISK not in done.stdout
+    assert DISK in hostdoctor("report", path, "--no-redact").stdout
+
+
+def test_redacting_a_redacted_report_changes_nothing(hostdoctor, private, tmp_path):
+    path = tmp_path / "report.md"
+    hostdoctor("report", private, "-o", path)
+    again = hostdoctor("report", path).stdout
+    assert BLOCK.search(again)[0] == BLOCK.search(path.read_text(encoding="utf-8"))[0]
