@@ -91,8 +91,8 @@ def test_it_shows_gpus_matrix_topology_and_the_kernel_line():
 
 def test_it_shows_what_was_measured():
     text = markdown.render(report_of(record_of_case("rbt-healthy-on-3.0-x8")))
-    assert "rocm-bandwidth-test: GB/s, one way, asked to go directly (row to column)" in text
-    assert "  06:00     -   6.6   6.7   6.6" in text
+    assert "rocm-bandwidth-test: one direction, GB/s (row to column)" in text
+    assert "   06:00     6.6     401     6.6     6.7     6.6" in text
 
 
 def test_where_nothing_is_wrong_it_says_so():
