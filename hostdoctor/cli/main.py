@@ -19,6 +19,7 @@ _COMMANDS = {
     "fix": ("hostdoctor.cli.fix", "Print what cures the findings: a kernel command line patch, a firmware guide."),
     "report": ("hostdoctor.cli.report", "Write a report to attach to a bug tracker, redacted."),
     "capture": ("hostdoctor.cli.capture", "Write the evidence of a host into one file that the others read."),
+    "diff": ("hostdoctor.cli.diff", "Show what changed between two captures, reports or hosts."),
     "topology": ("hostdoctor.cli.topology", "Show the tree of host bridges, switches, links and GPUs."),
     "checks": ("hostdoctor.cli.checks", "List the checks."),
     "explain": ("hostdoctor.cli.explain", "Say what a check looks at, why, and how it decides."),

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from hostdoctor import __version__, drivers, knowledge
-from hostdoctor.bars import vram_bar_of
+from hostdoctor.bars import vram_bar, vram_bar_of
 from hostdoctor.diagnosis import summary
 from hostdoctor.evidence import Evidence
 from hostdoctor.evidence.provenance import summarise
 from hostdoctor.facts.driver import AmdSmi, Nvml
 from hostdoctor.facts.host import Contradiction, Host
 from hostdoctor.facts.pci import ATI, Function, GpuFacts
-from hostdoctor.facts.unknown import Unknown, known
+from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
 from hostdoctor.findings import Finding, Outcome
 from hostdoctor.p2p import Prediction
 from hostdoctor.topology import Card, Segment, link_of, to_root_gbs
@@ -105,6 +105,7 @@ class GpuReport(msgspec.Struct, frozen=True):
     asleep: bool
     slot: LinkReport | None
     to_root_gbs: float | Unknown
+    bar_address: int | Unknown = NOT_CAPTURED  # of the BAR that `bar_bytes` speaks of
 
 
 class PairReport(msgspec.Struct, frozen=True):
@@ -388,7 +389,15 @@ def _gpu(view: View, card: Card) -> GpuReport:
         asleep=gpu.asleep,
         slot=_link(card.slot) if isinstance(card.slot, Segment) else None,
         to_root_gbs=to_root_gbs(card),
+        bar_address=_bar_address(gpu),
     )
+
+
+def _bar_address(gpu: Function) -> int | Unknown:
+    bar = vram_bar(gpu)
+    if isinstance(bar, Unknown):
+        return bar
+    return bar.address if bar is not None and bar.assigned else Unknown("its memory BAR has no address")
 
 
 def _memory(gpu: Function, facts: GpuFacts) -> int | Unknown:
@@ -433,7 +442,12 @@ def _state(pair: Prediction) -> Literal["holds", "fails", "unknown"]:
 
 
 def to_json(report: Report) -> bytes:
-    """The report as JSON, for people as much as for programs: nothing in it can do anything to a terminal."""
+    """The report as JSON, for people as much as for programs."""
+    return printable(report)
+
+
+def printable(report: msgspec.Struct) -> bytes:
+    """Any report as JSON of which nothing can do anything to a terminal."""
     try:
         data = msgspec.json.encode(report)
     except UnicodeEncodeError:  # a lone surrogate, which some check found in a name
