@@ -36,7 +36,8 @@ def command(before: str, after: str, format_: str, output: str | None, verbose: 
     """Show what changed from A to B: findings, facts, P2P and bandwidth.
 
     Each is a JSON report of `hostdoctor scan`, a capture, a folder with a host's sys or proc, or a file or folder with what
-    people attach; "now", or no B, is this host. A GPU in another slot is known by its product.
+    people attach; "now", or no B, is this host, and "-" a JSON report on standard input. A GPU in another slot is known by
+    its product.
     Exit status: 0 nothing got worse, 1 something did, 2 wrong usage, 3 one of the two could not be read.
     """
     from hostdoctor.diff import compare  # noqa: PLC0415  so that --help stays quick

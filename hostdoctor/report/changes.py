@@ -62,7 +62,7 @@ def as_json(difference: Difference, before: str, after: str) -> bytes:
 
 def as_text(difference: Difference, before: str, after: str, verbose: bool) -> str:
     """For a terminal."""
-    from hostdoctor.report.text import safe  # noqa: PLC0415  rich costs time that JSON need not pay
+    from hostdoctor.report.phrases import safe  # noqa: PLC0415  JSON does without
 
     lines = [f"{before} → {after}"]
     for heading, group in _sections(difference, verbose):
@@ -73,7 +73,7 @@ def as_text(difference: Difference, before: str, after: str, verbose: bool) -> s
 
 def as_markdown(difference: Difference, before: str, after: str, verbose: bool) -> str:
     """For a bug tracker; what stands in the reports is in code, where no markup is read."""
-    from hostdoctor.report.text import safe  # noqa: PLC0415  as above
+    from hostdoctor.report.phrases import safe  # noqa: PLC0415  as above
 
     lines = [f"# {_code(before)} → {_code(after)}"]
     for heading, group in _sections(difference, verbose):

@@ -77,6 +77,14 @@ def test_a_tree_against_a_report_of_it(hostdoctor, reports):
     assert facts == []
 
 
+def test_captures(hostdoctor, reports, tmp_path):
+    for case, name in ((BEFORE, "a"), (AFTER, "b")):
+        assert hostdoctor("capture", tmp_path / name, "--root", case / "input", "--from", case / "attachments").returncode == 0
+    done = hostdoctor("diff", tmp_path / "a", tmp_path / "b")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == hostdoctor("diff", *reports).stdout.splitlines()[1:]
+
+
 def test_against_this_host(hostdoctor, reports):
     done = hostdoctor("diff", reports[0])
     assert done.stdout.splitlines()[0] == f"{reports[0]} → this host"
