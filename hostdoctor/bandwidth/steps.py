@@ -127,6 +127,8 @@ class StepResult(msgspec.Struct, frozen=True):
         error_code: as the library calls it, "CUDA_ERROR_TOO_MANY_PEERS".
         devices: what a step of kind "devices" found.
         library: what ran the copies, "CUDA driver 12.8" or "HIP 6.2.41133".
+        size_bytes: of each copy that was made: less than was asked for where memory was short; 0 where none was made.
+        host_node: the memory node of the pinned host memory; None where it is not known or there was none.
     """
 
     step: Step
@@ -141,3 +143,5 @@ class StepResult(msgspec.Struct, frozen=True):
     error_code: str = ""
     devices: tuple[Device, ...] = ()
     library: str = ""
+    size_bytes: int = 0
+    host_node: int | None = None

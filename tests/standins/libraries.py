@@ -54,6 +54,38 @@ def compile_rocm(folder: Path) -> Path:
     return folder
 
 
+def why_no_cuda() -> str:
+    """Why the stand-in of CUDA's driver cannot be used, or nothing."""
+    return _why_no_package("cuda-bindings") or why_no_compiler()
+
+
+def why_no_hip() -> str:
+    """Why the stand-in of HIP's runtime cannot be used, or nothing."""
+    return _why_no_package("hip-python") or why_no_compiler()
+
+
+def compile_cuda(folder: Path) -> Path:
+    """libcuda.so.1 in that folder, which goes into LD_LIBRARY_PATH."""
+    name = "libcuda.so.1"
+    _compile(folder / name, [FOLDER / "cuda_driver.c", f"-Wl,-soname,{name}", "-ldl"])
+    return folder
+
+
+def compile_hip(folder: Path) -> Path:
+    """libamdhip64.so in an installation of ROCm, which goes into ROCM_PATH."""
+    name = "libamdhip64.so"
+    _compile(folder / "lib" / name, [FOLDER / "hip.c", f"-Wl,-soname,{name}"])
+    return folder
+
+
+def _why_no_package(name: str) -> str:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"the package {name} is not installed: it has no wheel for this Python or this machine"
+    return ""
+
+
 def binding_folder() -> Path:
     """Where the installed binding of AMD SMI lies. It is not imported: without its library it prints and fails."""
     return Path(importlib.util.find_spec("amdsmi").origin).parent

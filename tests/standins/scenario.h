@@ -11,13 +11,14 @@
  *     [pair 0000:41:00.0 0000:81:00.0]
  *     read = 1
  *
- * Ways to misbehave: "error N" returns N; "hang" never returns; "stubborn" does not either, and ignores SIGTERM; "abort" and
+ * Ways to misbehave: "error N" returns N, and "error N after M" only once M calls went well; "hang" never returns; "stubborn" does not either, and ignores SIGTERM; "abort" and
  * "segv" crash; "print" writes to both outputs, through stdio and past it, and then goes on as if nothing had been.
  *
  * Each call is noted in the file that $STANDIN_LOG names, if it names one: the function, and the GPU it is about.
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 
 struct line {
     char section[64], key[64], value[128];
+    int calls; /* that had it as their way to misbehave */
 };
 
 static struct line lines[MOST_LINES];
@@ -59,11 +61,16 @@ static void load_scenario(void) {
     fclose(file);
 }
 
-static const char *find(const char *section, const char *key) {
+static struct line *line_of(const char *section, const char *key) {
     for (int at = 0; at < line_count; at++)
         if (!strcmp(lines[at].section, section) && !strcmp(lines[at].key, key))
-            return lines[at].value;
+            return &lines[at];
     return NULL;
+}
+
+static const char *find(const char *section, const char *key) {
+    struct line *found = line_of(section, key);
+    return found ? found->value : NULL;
 }
 
 static const char *library_text(const char *key, const char *otherwise) {
@@ -112,10 +119,13 @@ static void note(const char *function, const char *gpu) {
 static int begin(const char *function, const char *gpu) {
     note(function, gpu);
     const char *way = *gpu ? gpu_text(gpu, function, NULL) : find("library", function);
+    int code = 0, first = 0;
     if (!way)
         return 0;
-    if (!strncmp(way, "error ", 6))
-        return atoi(way + 6);
+    if (sscanf(way, "error %d after %d", &code, &first) > 0) {
+        struct line *line = (struct line *)(void *)(way - offsetof(struct line, value));
+        return line->calls++ < first ? 0 : code;
+    }
     if (!strcmp(way, "abort"))
         abort();
     if (!strcmp(way, "segv"))
