@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 import msgspec
@@ -38,61 +38,67 @@ class Verifier:
         self._size_bytes = size_bytes
         self._names = names
         self._poisons = itertools.cycle(_POISONS)
+        self._poison = next(self._poisons)
+        self._patterns: list[Pattern] = []
         self._scratch = kept(stack, api.allocate(HOST, size_bytes), api.free)
         self._streams: dict[int, Stream] = {}
         for gpu in {place.gpu for lane in lanes for place in (lane.source, lane.target)} - {HOST}:
             self._streams[gpu] = kept(stack, api.stream(gpu), api.end_stream)
 
-    def check(self, copy: Callable[[], None]) -> Difference | None:
-        """How the data of new copies differ from what was sent; None where every byte is right.
+    def renew(self) -> None:
+        """Put new data into the source of each lane."""
+        self._patterns = [self._placed(lane) for lane in self._lanes]
 
-        Args:
-            copy: makes at least one copy in each lane and waits for the last.
-        """
-        poison = next(self._poisons)
-        patterns = [self._prepared(lane, poison) for lane in self._lanes]
-        copy()
-        for lane, pattern in zip(self._lanes, patterns, strict=True):
-            if wrong := self._arrived(lane, pattern, poison):
+    def poison(self) -> None:
+        """Make sure that no target holds what is to arrive there."""
+        self._poison = next(self._poisons)
+        for lane in self._lanes:
+            if lane.target.gpu == HOST:
+                ctypes.memset(lane.target.address, self._poison, self._size_bytes)
+            else:
+                self._api.fill(lane.target, self._poison, self._size_bytes)
+
+    def difference(self) -> Difference | None:
+        """How what the targets hold, once all copies have ended, differs from what was sent; None where every byte is right."""
+        for lane, pattern in zip(self._lanes, self._patterns, strict=True):
+            address = lane.target.address if lane.target.gpu == HOST else self._read_back(lane.target)
+            wrong = pattern.difference(address, self._poison)
+            if wrong and lane.target.gpu != HOST:
+                self._told_from_no_answer(lane.target)
+            if wrong and len(self._lanes) > 1:
+                ways = " to ".join(self._names.get(place.gpu, "host memory") for place in (lane.source, lane.target))
+                return msgspec.structs.replace(wrong, text=f"{ways}: {wrong.text}")
+            if wrong:
                 return wrong
         return None
 
-    def _prepared(self, lane: Lane, poison: int) -> Pattern:
-        """Put a new pattern into the source of a lane, and poison into its target."""
+    def _placed(self, lane: Lane) -> Pattern:
         pattern = Pattern(self._size_bytes)
         if lane.source.gpu == HOST:
             pattern.write(lane.source.address)
-        else:
-            pattern.write(self._scratch.address)
-            self._wait_for_copy(lane.source, self._scratch)
-            # What comes back from a GPU to the host is what is tested where that is where the lane goes.
-            if lane.target.gpu != HOST and pattern.difference(self._read_back(lane.source, poison), poison):
-                gpu = self._names[lane.source.gpu]
-                text = f"data put into the memory of {gpu} do not come back as they were sent, so no copy of them can be judged"
-                raise Fault("other", f"{text}: what is wrong lies between host memory and {gpu}")
-        if lane.target.gpu == HOST:
-            ctypes.memset(lane.target.address, poison, self._size_bytes)
-        else:
-            self._api.fill(lane.target, poison, self._size_bytes)
+            return pattern
+        pattern.write(self._scratch.address)
+        self._wait_for_copy(lane.source, self._scratch)
+        # Where the lane goes to the host, what comes back from the GPU is what is tested.
+        if lane.target.gpu != HOST and pattern.difference(self._read_back(lane.source), self._poison):
+            self._told_from_no_answer(lane.source)
+            gpu = self._names[lane.source.gpu]
+            text = f"data put into the memory of {gpu} do not come back as they were sent, so no copy of them can be judged"
+            raise Fault("other", f"{text}: what is wrong lies between host memory and {gpu}")
         return pattern
 
-    def _arrived(self, lane: Lane, pattern: Pattern, poison: int) -> Difference | None:
-        address = lane.target.address if lane.target.gpu == HOST else self._read_back(lane.target, poison)
-        wrong = pattern.difference(address, poison)
-        if wrong and len(self._lanes) > 1:
-            ways = " to ".join(self._names.get(place.gpu, "host memory") for place in (lane.source, lane.target))
-            wrong = msgspec.structs.replace(wrong, text=f"{ways}: {wrong.text}")
-        return wrong
-
-    def _read_back(self, place: Place, poison: int) -> int:
+    def _read_back(self, place: Place) -> int:
         """Copy a GPU's memory to the host; the address that it is at there."""
-        other = 0xFF ^ poison
-        ctypes.memset(self._scratch.address, other, self._size_bytes)
+        ctypes.memset(self._scratch.address, 0xFF ^ self._poison, self._size_bytes)
         self._wait_for_copy(self._scratch, place)
-        if ctypes.string_at(self._scratch.address, self._size_bytes).count(other) == self._size_bytes:
-            gpu = self._names[place.gpu]
-            raise Fault("other", f"nothing that {gpu} sends arrives in host memory, so what it holds cannot be judged")
         return self._scratch.address
+
+    def _told_from_no_answer(self, place: Place) -> None:
+        """Fault where nothing was read back, so that what the GPU holds is not known."""
+        read = ctypes.string_at(self._scratch.address, self._size_bytes)
+        if read.count(0xFF ^ self._poison) == self._size_bytes:
+            text = f"nothing that {self._names[place.gpu]} sends arrives in host memory, so what it holds cannot be judged"
+            raise Fault("other", text)
 
     def _wait_for_copy(self, target: Place, source: Place) -> None:
         stream = self._streams[source.gpu if target.gpu == HOST else target.gpu]

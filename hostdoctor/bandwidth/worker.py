@@ -6,21 +6,18 @@ the libraries print goes nowhere. It ends with status 0 where it gave a result, 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-import signal
 import sys
 
 import msgspec
 
 from hostdoctor.bandwidth.api import Api, Fault
 from hostdoctor.bandwidth.machine import Machine
-from hostdoctor.bandwidth.measuring import measured
+from hostdoctor.bandwidth.one_step import measured
 from hostdoctor.bandwidth.steps import Copying, Step, StepResult
 
 USAGE = "usage: python -m hostdoctor.bandwidth.worker cuda|hip, with a step as a line of JSON on standard input"
-_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 _LINE_LIMIT = 1 << 16
 _TEXT_LIMIT = 300
 
@@ -32,7 +29,6 @@ def main(arguments: list[str], machine: Machine | None = None) -> int:
         arguments: those of the command.
         machine: the host, where it is not this one.
     """
-    parent = os.getppid()
     try:
         step = msgspec.json.decode(sys.stdin.buffer.readline(_LINE_LIMIT), type=Step)
         if arguments not in (["cuda"], ["hip"]):
@@ -41,7 +37,6 @@ def main(arguments: list[str], machine: Machine | None = None) -> int:
         print(f"{USAGE}: {error}", file=sys.stderr)  # noqa: T201
         return 2
     output = _shut_off()
-    _end_with(parent)
     _write(output, _result(arguments[0], step, machine or Machine(), output))
     return 0
 
@@ -75,13 +70,6 @@ def _shut_off() -> int:
         os.dup2(nowhere, number)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     return output
-
-
-def _end_with(parent: int) -> None:
-    """Die when the parent does, so that no copy goes on unwatched."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _write(output: int, line: Copying | StepResult) -> None:

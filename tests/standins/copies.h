@@ -89,6 +89,8 @@ static const char *pair_text(int from, int to, const char *key, const char *othe
 /* What arrives of a copy. */
 static void arrive(const char *way, char *target, const char *source, size_t size) {
     static char stale[1 << 16];
+    if (!stale[0] && !stale[1]) /* nothing passed yet */
+        memset(stale, 0x77, sizeof stale);
     if (!strcmp(way, "dropped"))
         return;
     if (!strcmp(way, "zeroed")) {
@@ -137,5 +139,11 @@ static int set_access(int accessor, int owner, int wanted) {
     return changes;
 }
 
-/* Errors after which a process can do nothing more with a GPU. */
-static int is_sticky(int code) { return code == 214 || code == 220 || (code >= 700 && code < 704) || (code > 708 && code < 722); }
+/* Errors after which a process can do nothing more with a GPU. With them goes the file that $STANDIN_LOSES names. */
+static int is_sticky(int code) {
+    const char *lost = getenv("STANDIN_LOSES");
+    int sticky = code == 214 || code == 220 || (code >= 700 && code < 704) || (code > 708 && code < 722);
+    if (sticky && lost)
+        unlink(lost);
+    return sticky;
+}

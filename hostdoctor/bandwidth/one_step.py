@@ -1,4 +1,4 @@
-"""One step, whatever library carries it out: the data first, then the time, then the data again.
+"""One step, whatever library carries it out: the data first, then the time, and the data of what was timed.
 
 What is asked of the library is in `api.py`. That it says a GPU may access another's memory is never taken for proof: what
 counts is what arrives.
@@ -170,23 +170,25 @@ class _Measurement:
         names = {each.number: each.subject for each in self._devices.values()}
         data = Verifier(self._api, lanes, size_bytes, names, stack) if step.verify else None
         self._note_node(lanes)
-        if data and (wrong := data.check(lambda: timer.once(size_bytes))):
-            return self._wrong(wrong)
-        samples: list[float] = []
-
-        def sample() -> None:
-            copies = timer.warm_up(size_bytes)
-            self._copying(True)
-            try:
-                samples.extend(timer.sample_gbs(size_bytes, copies) for _ in range(max(step.repeats, FEWEST_REPEATS)))
-            finally:
-                self._copying(False)
-
         if data:
-            if wrong := data.check(sample):
-                return self._wrong(wrong, "after the timed copies, ")
-        else:
-            sample()
+            data.renew()
+            data.poison()
+            timer.once(size_bytes)
+            if wrong := data.difference():
+                return self._wrong(wrong)
+            data.renew()
+        samples: list[float] = []
+        copies = timer.warm_up(size_bytes)
+        self._copying(True)
+        try:
+            for _ in range(max(step.repeats, FEWEST_REPEATS)):
+                if data:
+                    data.poison()
+                samples.append(timer.sample_gbs(size_bytes, copies))
+                if data and (wrong := data.difference()):
+                    return self._wrong(wrong, "in the timed copies, ")
+        finally:
+            self._copying(False)
         latency_us = timer.latency_us(size_bytes) if step.latency else None
         return self._result(samples_gbs=tuple(samples), latency_us=latency_us, data="right" if data else "not-compared")
 
