@@ -83,6 +83,10 @@ def _verdict(view: View, measured: Measured, gpu: str, found: HostMeasurements) 
     if wrong is not None:
         title = "no rate is given: data arrived wrong, and the rate of wrong data means nothing"
         return Verdict("wrong", "unknown", title, evidence=(Evidence(wrong.source, wrong.text),))
+    if broken := next((each for ends, each in measured.broken.items() if _is_host_copy_of(gpu, ends)), None):
+        title = "a copy between host and GPU did not come to its end"
+        seen = (Evidence(broken.source, f"{broken.origin} to {broken.target}: {broken.text}"),)
+        return Verdict("broken", "failure", title, evidence=seen, remedies=("reseat-or-move-card",))
     near = [each for side in (found.to_gpu, found.from_gpu) if (each := _near(view, gpu, side))]
     if not near:
         title = "not measured: no copy between host and GPU ran by itself in this run"
@@ -187,12 +191,14 @@ CHECK = Check(
     id=ID,
     subject="GPU",
     summary="Measured copies between host and GPU run at the rate of the card's link.",
-    looks_at="Recorded runs of rocm-bandwidth-test, TransferBench and nvbandwidth: copies to and from each GPU, by memory "
-    "node, that ran by themselves; and the narrowest link between card and processor as it runs under load.",
+    looks_at="Runs of hostdoctor bandwidth, rocm-bandwidth-test, TransferBench and nvbandwidth: copies to and from each "
+    "GPU, by memory node, that ran by themselves; and the narrowest link between card and processor as it runs under "
+    "load.",
     why="All that a GPU is fed with passes here; a link that does not come up under load shows here and nowhere else.",
-    decides="Ok from 75 % of the link's raw rate on, a warning below that, a failure below 60 %; copies of the near memory "
-    "node count, a far node is at most info. Info where the link is not known, where a kernel copied, and where the rate is "
-    "more than PCIe carries (NVLink-C2C). Without a known link a direction at less than half of the other is a warning.",
+    decides="Ok from 75 % of the link's raw rate on, a warning below that, a failure below 60 % and where a copy hung or "
+    "crashed; copies of the near memory node count, a far node is at most info. Info where the link is not known, where a "
+    "kernel copied, and where the rate is more than PCIe carries (NVLink-C2C). Without a known link a direction at less "
+    "than half of the other is a warning.",
     sources=(
         "hostdoctor/knowledge/bandwidth.toml: the shares, with their sources",
         "Azure azurehpc-health-checks: floors of host copies by GPU",

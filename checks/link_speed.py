@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from hostdoctor import drivers
 from hostdoctor.boot_links import slot_at_boot
+from hostdoctor.facts.bandwidth import LoadedLink
 from hostdoctor.facts.host import BootLink, Host
 from hostdoctor.facts.pci import NVIDIA, GpuFacts
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown, known
 from hostdoctor.findings import Check, Evidence, Finding, cost_of, unjudged
-from hostdoctor.topology import Card, Segment, link_of
+from hostdoctor.topology import Card, Segment, gbs_of, link_of
 from hostdoctor.view import View
 
 ID = "link-speed"
@@ -20,7 +21,34 @@ ID = "link-speed"
 def judge(view: View) -> Iterator[Finding]:
     """One finding a card."""
     for card in view.cards:
-        yield _judge_card(view.host, card)
+        seen = view.measured.loaded.get(card.top.address)
+        yield _judge_loaded(card, seen) if seen else _judge_card(view.host, card)
+
+
+def _judge_loaded(card: Card, seen: LoadedLink) -> Finding:
+    """By the link as it was while the GPU copied, which is no rest."""
+    subject, slot, speed = (card.gpu.address,), card.slot_or_reason, seen.speed_gts
+    evidence: tuple[Evidence, ...] = (Evidence(seen.source, f"{speed:g} GT/s while it copied"),)
+    possible = slot if isinstance(slot, Unknown) else slot.max_speed_gts
+    if isinstance(slot, Unknown) or isinstance(possible, Unknown):
+        return unjudged(ID, subject, "link speed", possible if isinstance(possible, Unknown) else NOT_CAPTURED, evidence)
+    if speed >= possible:
+        title = f"{speed:g} GT/s while the GPU copied, all that card and slot can do"
+        return Finding(ID, "ok", subject, title, evidence=evidence)
+    limits = [(end.source("max_link_speed"), link_of(end).max_speed_gts) for end in (slot.lower, slot.upper)]
+    return Finding(
+        ID,
+        "failure",
+        subject,
+        f"the link runs at {speed:g} GT/s while the GPU copies, although card and slot can do {possible:g}",
+        "So this is no power saving: a riser or cable too poor for the speed, a slot set to a lower generation in the "
+        "firmware, or a link that fell back after errors.",
+        "certain",
+        (*evidence, *(Evidence(source, f"{known(most, 0.0):g} GT/s") for source, most in limits)),
+        cost_of(gbs_of(speed, seen.width), gbs_of(possible, seen.width)),
+        ("reseat-or-move-card", "firmware-slot-full-speed"),
+        "look for the slot's speed setting in the firmware, then try the card without its riser or in another slot",
+    )
 
 
 def _judge_card(host: Host, card: Card) -> Finding:
@@ -117,7 +145,7 @@ def _slow(host: Host, card: Card, slot: Segment, speed: float, possible: float) 
             f"{activity.sentence}GPUs lower the speed of an idle link and raise it under load, so a reading at rest proves "
             "nothing.",
             evidence=(*evidence, *activity.evidence),
-            help="load the GPU and scan again",
+            help="load the GPU and scan again, which hostdoctor scan --wake does on the host itself",
         )
     if chosen := _chosen_level(host.gpu_facts.get(card.gpu.address, GpuFacts()), speed):
         levels = Evidence(card.gpu.source("pp_dpm_pcie"), chosen)
@@ -173,12 +201,13 @@ CHECK = Check(
     summary="The link between slot and card runs as fast as both ends can.",
     looks_at="The current speed and the maximum speeds of the card's edge and of the port above it, and whether the GPU "
     "is at work: gpu_busy_percent, and on the host itself what NVML or AMD SMI says of its load, its performance state and "
-    "its link; the kernel's log of the boot.",
+    "its link; the kernel's log of the boot; and the link as it was while hostdoctor bandwidth or scan --wake copied.",
     why="Each generation doubles the bandwidth of the same lanes.",
     decides="Ok where the link runs at the best speed of both ends. Below it, a failure only where the GPU is known to be "
-    f"at work (at least {drivers.BUSY_PERCENT} % busy, or NVIDIA's performance states P0 to P2): idle GPUs lower their link's "
-    "speed. A warning where nothing tells whether it is at work and the kernel's log shows less than possible at the boot too. "
-    "Otherwise unknown, with what would tell; so too while heat or power makes the driver slow the GPU down.",
+    f"at work (it copied just then, is at least {drivers.BUSY_PERCENT} % busy, or in NVIDIA's performance states P0 to "
+    "P2): idle GPUs lower their link's speed. A warning where nothing tells whether it is at work and the kernel's log "
+    "shows less than possible at the boot too. Otherwise unknown, with what would tell; so too while heat or power makes "
+    "the driver slow the GPU down.",
     sources=(
         "PCI Express Base Specification 6.0, 7.5.3.6 Link Capabilities and 7.5.3.8 Link Status",
         "nvidia-smi manual, pcie.link.gen.current: may be reduced when the GPU is not in use",

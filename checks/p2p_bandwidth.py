@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hostdoctor import knowledge, p2p
-from hostdoctor.facts.bandwidth import Transfer
+from hostdoctor.facts.bandwidth import Broken, Transfer
 from hostdoctor.facts.driver import Nvml
 from hostdoctor.facts.host import Kfd
 from hostdoctor.facts.pci import ATI, Acs, Function
@@ -157,6 +157,8 @@ def _unfit(measured: Measured, ends: tuple[str, str], found: PairMeasurements) -
     if wrong := measured.data_wrong(*ends):
         title = "no rate is given: data arrived wrong, and the rate of wrong data means nothing"
         return Verdict("wrong", "unknown", title, evidence=(Evidence(wrong.source, wrong.text),), remedies=("distrust-p2p",))
+    if broken := measured.broken.get(ends) or measured.broken.get(ends[::-1]):
+        return _broken(broken)
     if found.is_staged_only:
         title = "no direct copy to measure: the driver grants no access, and every copy was staged through host memory"
         return Verdict("staged-only", "not-applicable", title, evidence=_staged_evidence(found))
@@ -164,6 +166,20 @@ def _unfit(measured: Measured, ends: tuple[str, str], found: PairMeasurements) -
         title = "not measured: the tool says N/A for this pair, which is not 0 GB/s"
         return Verdict("not-measured", "unknown", title, evidence=tuple(shown(each) for each in found.not_measured[:1]))
     return None
+
+
+def _broken(broken: Broken) -> Verdict:
+    return Verdict(
+        "broken",
+        "failure",
+        "a copy between the two GPUs did not come to its end",
+        "A program that copies this way hangs or dies with it, and it can take the host down. Usual causes are an IOMMU that "
+        "translates peer addresses, a bridge that sends peer requests where nobody answers, and a driver that was patched to "
+        "allow P2P.",
+        evidence=(Evidence(broken.source, f"{broken.origin} to {broken.target}: {broken.text}"),),
+        remedies=("distrust-p2p", "find-what-slows-p2p"),
+        next="keep P2P off (NCCL_P2P_DISABLE=1); look for what the kernel logged, and for a GPU that is gone",
+    )
 
 
 def _pair(view: View, ends: tuple[str, str], prediction: Prediction | None) -> _Pair:
@@ -639,16 +655,16 @@ CHECK = Check(
     id=ID,
     subject="ordered pair",
     summary="Measured copies between GPUs run at the rate that the way between them gives.",
-    looks_at="Recorded runs of rocm-bandwidth-test, TransferBench, nvbandwidth, p2pBandwidthLatencyTest and simpleP2P: one "
-    "way, both ways together, without peer access, latency. Beside them the links of both cards, the processor, NVLink and "
-    "XGMI, and what p2p-pair, ACS, IOMMU and the links above the slots explain.",
+    looks_at="Runs of hostdoctor bandwidth, rocm-bandwidth-test, TransferBench, nvbandwidth, p2pBandwidthLatencyTest and "
+    "simpleP2P: one way, both ways together, without peer access, latency. Beside them the links of both cards, the "
+    "processor, NVLink and XGMI, and what p2p-pair, ACS, IOMMU and the links above the slots explain.",
     why="A granted access says nothing of the rate: copies can be redirected, translated or staged, and then a model that is "
     "split over GPUs waits for them.",
-    decides="Against the narrowest link on the way under load: a failure below 45 %, a warning below 60 % (75 % below a common "
-    "switch), less on processors that forward less; a warning also where both ways together give no more than staged copies "
-    "do. Slower than without peer access: a warning, far slower: a failure. Without a known link, the host copies of the same "
-    "run count; a GPU far slower than all others, a direction much slower than the other, and small copies that take "
-    "milliseconds are warnings, and "
+    decides="Against the narrowest link on the way under load: a failure below 45 %, a warning below 60 % (75 % below a "
+    "common switch), less on processors that forward less; a warning also where both ways together give no more than "
+    "staged copies do. Slower than without peer access: a warning, far slower: a failure; so is a copy that hung, crashed "
+    "or made the kernel log a fault. Without a known link, the host copies of the same run count; a GPU far slower than "
+    "all others, a direction much slower than the other, and small copies that take milliseconds are warnings, and "
     "anything else info. Info over XGMI without a direct link. No rate is given where data arrived wrong.",
     sources=(
         "hostdoctor/knowledge/bandwidth.toml: shares, limits and signs, each with its source",

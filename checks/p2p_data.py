@@ -82,8 +82,9 @@ CHECK = Check(
     id=ID,
     subject="ordered pair",
     summary="Data copied between GPUs arrive as they were sent.",
-    looks_at="Recorded runs that compare data: rocm-bandwidth-test -a -v, TransferBench, simpleP2P, and nvbandwidth where its "
-    "command shows that it was not told to skip that. p2pBandwidthLatencyTest and rocm-bandwidth-test without -v compare none.",
+    looks_at="Runs that compare data: hostdoctor bandwidth, rocm-bandwidth-test -a -v, TransferBench, simpleP2P, and "
+    "nvbandwidth where its command shows that it was not told to skip "
+    "that. p2pBandwidthLatencyTest and rocm-bandwidth-test without -v compare none.",
     why="P2P that is allowed and fast can still deliver zeroes or stale bytes, and no program notices.",
     decides="A failure for any wrong byte; ok where the data of a pair were compared and right; unknown where a run copied "
     "between two GPUs and nothing compared the data.",

@@ -16,11 +16,11 @@ import msgspec
 
 from hostdoctor import knowledge, wording
 from hostdoctor.boot_links import boot_link
-from hostdoctor.facts.bandwidth import Transfer, Verification, is_host
+from hostdoctor.facts.bandwidth import Broken, LoadedLink, Transfer, Verification, is_host
 from hostdoctor.facts.pci import Function
 from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Evidence
-from hostdoctor.topology import TUNNEL, Card, Segment, to_root_gbs
+from hostdoctor.topology import TUNNEL, Card, Segment, gbs_of, to_root_gbs
 
 if TYPE_CHECKING:
     from hostdoctor.view import View
@@ -182,6 +182,31 @@ class Measured:
         return {(each.origin, each.target): each for each in self.verifications if each.right is False}
 
     @cached_property
+    def broken(self) -> Mapping[tuple[str, str], Broken]:
+        """The copies that did not come to their end, by origin and target; the first of each."""
+        found: dict[tuple[str, str], Broken] = {}
+        for run in self._view.host.runs:
+            for each in run.broken:
+                found.setdefault((each.origin, each.target), each)
+        return found
+
+    @cached_property
+    def loaded(self) -> Mapping[str, LoadedLink]:
+        """The links that were looked at while copies ran, by the function at the lower end; the best of each."""
+        found: dict[str, LoadedLink] = {}
+        for each in (link for run in self._view.host.runs for link in run.links):
+            known_one = found.get(each.port)
+            if known_one is None or each.speed_gts * each.width > known_one.speed_gts * known_one.width:
+                found[each.port] = each
+        return found
+
+    def _segment_gbs(self, segment: Segment) -> float | Unknown:
+        """GB/s one way of a link under load: as it was seen then, else as an idle one comes up to."""
+        seen = self.loaded.get(segment.lower.address)
+        rate = gbs_of(seen.speed_gts, seen.width) if seen else segment.loaded_gbs
+        return segment.loaded_gbs if isinstance(rate, Unknown) else rate
+
+    @cached_property
     def verifications(self) -> tuple[Verification, ...]:
         """What all runs say of the data."""
         return tuple(each for run in self._view.host.runs for each in run.verifications)
@@ -235,8 +260,18 @@ class Measured:
         raw = card.slot if isinstance(card.slot, Unknown) else to_root_gbs(card)
         if isinstance(raw, Unknown):
             return raw if raw is TUNNEL else self._link_at_boot(card) or raw
-        narrowest = min(card.segments, key=lambda each: known(each.loaded_gbs, 0.0))
-        return raw, _link_evidence(narrowest, raw)
+        return self._narrowest(card.segments)
+
+    def _narrowest(self, segments: Sequence[Segment]) -> tuple[float, Evidence]:
+        """The narrowest of some links whose rates are all known."""
+        narrowest = min(segments, key=lambda each: known(self._segment_gbs(each), 0.0))
+        raw = known(self._segment_gbs(narrowest), 0.0)
+        seen = self.loaded.get(narrowest.lower.address)
+        if seen is None:
+            return raw, _link_evidence(narrowest, raw)
+        link = wording.link(seen.speed_gts, seen.width)
+        text = f"link of {seen.port} to {narrowest.upper.address} while it copied: {link}, {raw:.1f} GB/s each way"
+        return raw, Evidence(seen.source, text)
 
     def _link_at_boot(self, card: Card) -> tuple[float, Evidence] | None:
         """The same as the kernel found it at the boot, before drivers saved power, where nothing newer tells it."""
@@ -274,9 +309,7 @@ class Measured:
         rates = [each.loaded_gbs for each in below]
         if not below or any(isinstance(each, Unknown) for each in rates):
             return Unknown("a link below the common bridge is not known")
-        narrowest = min(below, key=lambda each: known(each.loaded_gbs, 0.0))
-        raw = known(narrowest.loaded_gbs, 0.0)
-        return raw, _link_evidence(narrowest, raw)
+        return self._narrowest(below)
 
     def host_rate(self, subject: str) -> Transfer | None:
         """The slower of a GPU's best copies to and from the host."""

@@ -20,6 +20,11 @@ _COMMANDS = {
     "report": ("hostdoctor.cli.report", "Write a report to attach to a bug tracker, redacted."),
     "capture": ("hostdoctor.cli.capture", "Write the evidence of a host into one file that the others read."),
     "diff": ("hostdoctor.cli.diff", "Show what changed between two captures, reports or hosts."),
+    "bandwidth": ("hostdoctor.cli.bandwidth", "Measure copies between GPUs and memory, compare the data, and judge them."),
+    "rocm-bandwidth-test": (
+        "hostdoctor.cli.rocm_bandwidth_test",
+        "Run ROCm's own bandwidth test, tell its silent failures, and judge what it measures.",
+    ),
     "topology": ("hostdoctor.cli.topology", "Show the tree of host bridges, switches, links and GPUs."),
     "checks": ("hostdoctor.cli.checks", "List the checks."),
     "explain": ("hostdoctor.cli.explain", "Say what a check looks at, why, and how it decides."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hostdoctor.cli.evidence import evidence_options, open_evidence, write
+from hostdoctor.cli.evidence import Opened, evidence_options, open_evidence, write
 from hostdoctor.diagnosis import diagnose, exit_code, failing, selected
 from hostdoctor.findings import Check
 from hostdoctor.registry import Broken, load_checks
@@ -37,6 +37,10 @@ def _interval(_context: click.Context, _option: click.Parameter, value: float) -
 @click.command("scan", context_settings={"help_option_names": ["-h", "--help"]})
 @evidence_options
 @click.option("--with-bandwidth", "measured", metavar="FILE", multiple=True, help="Also judge a recorded bandwidth run.")
+@click.option("--measure", is_flag=True, help="Measure copies now (see `hostdoctor bandwidth`) and judge them with the rest.")
+@click.option("--wake", is_flag=True, help="Load each GPU for a moment, so that its link can be judged.")
+@click.option("--yes", is_flag=True, help="With --measure: do not ask.")
+@click.option("--force", is_flag=True, help="With --measure: although other programs use the GPUs.")
 @click.option("--check", "only", metavar="GLOB", multiple=True, help="Run only checks whose id matches; repeatable.")
 @click.option("--skip", metavar="GLOB", multiple=True, help="Leave out checks whose id matches; repeatable.")
 @click.option(
@@ -77,6 +81,10 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     deadline_s: float,
     assume_bare_metal: bool,
     measured: tuple[str, ...],
+    measure: bool,
+    wake: bool,
+    yes: bool,
+    force: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
     samples: int,
@@ -93,15 +101,17 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
 
     Without PATH it is this host. PATH is what somebody attached to a bug report: outputs and logs, folders of them, or "-"
     for standard input; a folder with sys or proc in it is another host's tree, as with --root.
-    Nothing is changed and no sleeping device is woken. Exit status: 0 nothing found, 1 a failure, 2 wrong usage,
-    3 nothing could be read.
+    Nothing is changed, and no sleeping device is woken but by --wake and --measure. Exit status: 0 nothing found, 1 a
+    failure, 2 wrong usage, 3 nothing could be read, or measured where that was asked for.
     """
     checks = _chosen(only, skip)
+    copying = _copying(measure=measure, wake=wake, yes=yes, force=force)
     began = time.perf_counter()
     with open_evidence(root, (*paths, *attached), measured) as opened:
         host = opened.read(deadline_s, assume_bare_metal)
         if samples > 1:
             host = _watched(opened.evidence, host, samples, interval_s, deadline_s)
+        host = copying(opened, root, host)
         view = View(host)
         findings = diagnose(view, checks)
         report = model.build(opened.sources(), view, findings, exit_code(findings, fail_on, strict))
@@ -111,6 +121,23 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
         data = _text(seconds, color, verbose, quiet, to_file=output is not None)(report)
     write(data, output, format_ == "prometheus")
     sys.exit(report.exit)
+
+
+def _copying(*, measure: bool, wake: bool, yes: bool, force: bool) -> Callable[[Opened, str | None, Host], Host]:
+    """What adds measurements to a host; wrong usage is told before anything is read."""
+    if not (measure or wake):
+        return lambda opened, root, host: host
+    from hostdoctor.cli import measure as measuring  # noqa: PLC0415  only who measures pays for it
+
+    if measure and not yes and not measuring.can_ask():
+        raise click.UsageError(measuring.NOT_ASKED.partition(", or")[0])
+
+    def copied(opened: Opened, root: str | None, host: Host) -> Host:
+        place = measuring.place_of(opened, root, host)
+        host = measuring.with_woken(place) if wake else host
+        return measuring.with_measured(place, host, yes=yes, force=force) if measure else host
+
+    return copied
 
 
 def _watched(evidence: Evidence, host: Host, samples: int, interval_s: float, deadline_s: float) -> Host:

@@ -75,11 +75,30 @@ class Device(msgspec.Struct, frozen=True):
     source: str = ""
 
 
+class LoadedLink(msgspec.Struct, frozen=True):
+    """A link as it was seen while copies ran over it; `port` is the function at its lower end."""
+
+    port: str
+    speed_gts: float
+    width: int
+    source: str
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A copy that did not come to its end: it hung, crashed, or the kernel logged a fault; `text` says which."""
+
+    origin: str
+    target: str
+    text: str
+    source: str
+
+
 class Run(msgspec.Struct, frozen=True):
     """One run of one tool.
 
     Attributes:
-        tool: "rocm-bandwidth-test", "TransferBench", "nvbandwidth", "p2pBandwidthLatencyTest", "simpleP2P".
+        tool: "rocm-bandwidth-test", "TransferBench", "nvbandwidth", "p2pBandwidthLatencyTest", "simpleP2P"; "cuda" and "hip"
+            are copies of hostdoctor's own.
         version: as the tool prints it, or empty.
         source: where its output begins, "rbt.txt:1".
         devices: what it lists, the processors' memory nodes among them.
@@ -88,6 +107,8 @@ class Run(msgspec.Struct, frozen=True):
         words: what it says of the access that the driver grants, before any copy.
         cut: whether the paste ends before the output does, or begins after it.
         has_domains: whether it prints PCI domains; where it does not, 0000 was assumed.
+        links: as they were seen meanwhile.
+        broken: copies that did not come to their end.
     """
 
     tool: str
@@ -99,6 +120,8 @@ class Run(msgspec.Struct, frozen=True):
     words: tuple[PairWord, ...] = ()
     cut: bool = False
     has_domains: bool = True
+    links: tuple[LoadedLink, ...] = ()
+    broken: tuple[Broken, ...] = ()
 
     @property
     def gpus(self) -> tuple[Device, ...]:

@@ -151,6 +151,7 @@ FORMATS: tuple[Format, ...] = (
     Format("hwloc-xml", "block", r"\s*<topology(?: version=\"|>)", r"<!DOCTYPE topology "),
     Format("xml", "line", r"\s*<\?xml "),
     # --- measurements -------------------------------------------------------------------------------------------------
+    Format("measuring-run", "line", r"\{\"record\":\"[a-z]{3,12}\","),  # the file of hostdoctor bandwidth
     Format("rocm-bandwidth-test", "block", r"\s*RocmBandwidthTest Version:", _RBT_LINE),
     Format("transferbench", "block", r"\s*TransferBench (?:\(Plugin\) )?v\d", _TRANSFERBENCH_LINE),
     Format("p2p-bandwidth-latency-test", "block", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]", _P2P_LINE),

@@ -74,6 +74,16 @@ def render(report: Report, style: Style, seconds: float | None = None) -> str:
     return page.text()
 
 
+def render_findings(findings: Sequence[Finding], style: Style) -> str:
+    """Findings alone, worst first: failures, warnings and what there is to know; all of them where much is wanted."""
+    page, said = _Page(style), set[str]()
+    wanted: tuple[Outcome, ...] = OUTCOMES if style.verbose else ("failure", "warning", "info")
+    for group in phrases.groups(each for each in findings if each.outcome in wanted):
+        _group(page, group, said, "")
+        page.line()
+    return page.text()
+
+
 class _Page:
     """Lines of text, wrapped, with colour where it is wanted."""
 

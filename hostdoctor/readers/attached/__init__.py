@@ -48,7 +48,18 @@ APPLIERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("user_rights", ("device-files", "file-acls", "user-ids", "user-groups", "memlock")),
     ("kernel_log", ("kernel-log",)),
     ("nccl", ("nccl-log",)),
-    ("bandwidth", ("rocm-bandwidth-test", "transferbench", "p2p-bandwidth-latency-test", "simple-p2p", "nvbandwidth", "json")),
+    (
+        "bandwidth",
+        (
+            "rocm-bandwidth-test",
+            "transferbench",
+            "p2p-bandwidth-latency-test",
+            "simple-p2p",
+            "nvbandwidth",
+            "measuring-run",
+            "json",
+        ),
+    ),
 )
 
 

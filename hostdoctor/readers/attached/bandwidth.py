@@ -24,13 +24,23 @@ _PARSERS: Mapping[str, Callable[[Part], Run | None]] = {
     "nvbandwidth": nvbandwidth.parse,
     "json": nvbandwidth.parse,
 }
-_OF_AMD = (rocm_bandwidth_test.TOOL, transferbench.TOOL)
+_OF_AMD = (rocm_bandwidth_test.TOOL, transferbench.TOOL, "hip")
 _DISPLAY = 0x030000
 
 
 def apply(host: Host, parts: Sequence[Part]) -> Host:
     """The host with these runs, and with the GPUs that nothing else told of."""
-    runs = [run for part in parts if (run := _PARSERS[part.kind](part)) is not None]
+    runs = [run for part in parts if part.kind in _PARSERS and (run := _PARSERS[part.kind](part)) is not None]
+    own = [part for part in parts if part.kind == "measuring-run"]
+    if own:
+        from hostdoctor.parsers import measuring_run  # noqa: PLC0415  few pastes hold such a file
+
+        runs += [run for part in own for run in measuring_run.parse(part)]
+    return with_runs(host, runs)
+
+
+def with_runs(host: Host, runs: Sequence[Run]) -> Host:
+    """The host with these runs, whose devices get the addresses that the host tells."""
     for run in _with_shared_devices(runs):
         host = _with_run(host, _with_unlisted(run))
     return host

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+
+from hostdoctor.facts.bandwidth import Broken
 
 A, B = "0000:43:00.0", "0000:83:00.0"
 
@@ -121,3 +124,12 @@ def test_a_guest_is_not_judged(build, verdict):
 
 def test_nothing_recorded_is_not_applicable(build, verdict):
     assert verdict("host-bandwidth", build.host(build.two_navi_cards())).outcome == "not-applicable"
+
+
+def test_a_copy_that_did_not_end_is_a_failure(build, judge):
+    described = measured(build, *host_copies(build, 26.0, 27.0), *host_copies(build, 26.0, 27.0, gpu=B))
+    (run,) = described.runs
+    broken = (Broken("host:0", A, "it began and never ended", "run.jsonl:9"),)
+    described = msgspec.structs.replace(described, runs=(msgspec.structs.replace(run, broken=broken),))
+    found = {each.subject: each.outcome for each in judge("host-bandwidth", described)}
+    assert found == {(A,): "failure", (B,): "ok"}

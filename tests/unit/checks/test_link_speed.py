@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from hostdoctor.facts.bandwidth import LoadedLink, Run
 from hostdoctor.facts.pci import Power
 from hostdoctor.facts.unknown import ASLEEP, NOT_CAPTURED, Unknown
 
@@ -86,3 +88,29 @@ def test_not_judged_in_a_guest_nor_without_a_gpu(build, verdict):
     guest = build.host(build.gpu("0000:03:00.0", build.V620), environment=build.GUEST)
     assert verdict(ID, guest).outcome == "not-applicable"
     assert verdict(ID, build.host()).outcome == "not-applicable"
+
+
+# --- seen while copies ran --------------------------------------------------------------------------------------------
+
+
+def copied(described, speed, width=16, port="0000:41:00.0"):
+    """The host with a run during which its card's link was looked at."""
+    seen = LoadedLink(port, speed, width, "run.jsonl:9")
+    return msgspec.structs.replace(described, runs=(Run("hip", "", "run.jsonl:1", links=(seen,)),))
+
+
+def test_an_idle_link_that_came_up_under_load_is_in_order(build, verdict, navi):
+    found = verdict(ID, copied(navi(build.link(2.5, 16, 16.0, 16)), 16.0))
+    assert (found.outcome, found.title) == ("ok", "16 GT/s while the GPU copied, all that card and slot can do")
+
+
+def test_a_link_that_stays_slow_under_load_is_a_failure_whatever_else_is_known(build, verdict, navi, text):
+    found = verdict(ID, copied(navi(build.link(16.0, 16, 16.0, 16), busy=0), 2.5))
+    assert found.outcome == "failure"
+    assert "run.jsonl:9" in text(found)
+    assert (found.cost.have_gbs, found.cost.could_have_gbs) == (4.0, 31.51)
+
+
+def test_a_link_seen_under_load_whose_port_is_not_known_is_unknown(build, verdict):
+    gpu = build.function(GPU, build.V620, 0x030000, parent=NOT_CAPTURED, driver="amdgpu", link=build.link(2.5))
+    assert verdict(ID, copied(build.host(gpu), 2.5, port=GPU)).outcome == "unknown"

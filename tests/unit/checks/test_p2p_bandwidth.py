@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from hostdoctor.facts.bandwidth import Broken, LoadedLink
 from hostdoctor.facts.driver import Nvml, NvmlPair, PairWord
 from hostdoctor.facts.host import KfdLink
 from hostdoctor.facts.log import KernelLog, LogEvent
@@ -514,3 +516,31 @@ def test_a_cut_table_makes_no_gpu_an_outlier(build, judge):
     found += [build.copy(FOUR[1], FOUR[0], 2.5, both_ways=True)]
     told = judge("p2p-bandwidth", build.host(unknown_links(build, *FOUR), runs=(build.run(*found, cpus=()),)))
     assert {each.outcome for each in told if set(each.subject) not in slow} == {"info"}
+
+
+# --- what hostdoctor bandwidth adds -----------------------------------------------------------------------------------
+
+
+def with_run(described, **changes):
+    """The host whose one run is changed."""
+    (run,) = described.runs
+    return msgspec.structs.replace(described, runs=(msgspec.structs.replace(run, **changes),))
+
+
+def test_a_copy_that_did_not_end_is_a_failure_both_ways_and_gives_no_rate(build, judge, text):
+    described = between(build, 25.0, 45.0, host=27.0)
+    broken = Broken(A, B, "hip did not end within 60 s", "run.jsonl:9")
+    found = judge("p2p-bandwidth", with_run(described, broken=(broken,)))
+    assert outcomes(found) == {"failure"}
+    assert len(found) == 2
+    assert all("run.jsonl:9" in text(each) and "25.0" not in text(each) for each in found)
+
+
+def test_copies_are_held_against_the_link_as_it_was_meanwhile(build, judge, text):
+    """Its own fault is link-speed's; copies that fill what there was are in order."""
+    described = between(build, 6.6, 12.9, host=6.9)
+    assert outcomes(judge("p2p-bandwidth", described)) == {"failure"}
+    links = tuple(LoadedLink(port, 8.0, 8, "run.jsonl:7") for port in ("0000:41:00.0", "0000:81:00.0"))
+    found = judge("p2p-bandwidth", with_run(described, links=links))
+    assert outcomes(found) == {"ok"}
+    assert "8 GT/s x8" in text(found[0])

@@ -1,0 +1,15 @@
+"""The file that `hostdoctor bandwidth` writes: a line of JSON for everything that begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hostdoctor.bandwidth.journal import read
+from hostdoctor.bandwidth.recorded import runs_of
+from hostdoctor.facts.bandwidth import Run
+from hostdoctor.parsers.paste import Part
+
+
+def parse(part: Part) -> Sequence[Run]:
+    """One run for each tool that measured; none where the file's beginning is missing."""
+    return runs_of(read(part.lines, part.first_line), part.source)
