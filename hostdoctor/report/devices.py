@@ -194,11 +194,28 @@ def lanes_of(device: Device) -> int:
     return 0 if link is None or isinstance(link.width, Unknown) else link.width
 
 
+def limit_words(device: Device) -> str:
+    """What a link limits, and whether as it is built; empty where it limits nothing."""
+    if not device.limits:
+        return ""
+    what = "limits the card" if device.kind == "card" else "limits what is below"
+    return what if is_short(device) else f"{what} by design"
+
+
+def is_short(device: Device) -> bool:
+    """Whether a link gives less than both of its ends can do: a card's in lanes, since its speed follows its load."""
+    link = device.link
+    if link is None:
+        return False
+    runs = link.loaded_gbs if device.kind == "card" else link.gbs
+    return not isinstance(runs, Unknown) and not isinstance(link.possible_gbs, Unknown) and runs < link.possible_gbs
+
+
 def described(root: Device) -> list[str]:
     """The tree in words, a line a device, for whoever does not see the drawing."""
     lines = []
     for device, depth in walk(root):
         parts = [title_of(device), place_of(device), port_of(device), link_words(device.link) if device.link else ""]
-        parts.append("this link limits the card" if device.limits else "")
+        parts.append(limit_words(device))
         lines.append("  " * depth + ", ".join(part for part in parts if part))
     return lines

@@ -21,7 +21,9 @@ from hostdoctor.report.devices import (
     Device,
     described,
     device_trees,
+    is_short,
     lanes_of,
+    limit_words,
     link_words,
     place_of,
     port_of,
@@ -197,6 +199,7 @@ class _Sheet:
         left, right = _STEP * above + _TRUNK, _STEP * depth
         lanes = lanes_of(device)
         kind = "link limits" if device.limits else "link" if lanes else "link unclear"
+        kind += " short" if device.limits and is_short(device) else ""
         width = 1.5 + min(lanes, 16) * 0.32
         self.lines.append(f'<path class="{kind}" stroke-width="{width:.1f}" d="M{left} {y}H{right}"/>')
 
@@ -205,14 +208,14 @@ class _Sheet:
             self._label("port", x + 2, port)
         if device.link is not None:
             self._label("rate", x + 2, link_words(device.link))
-        if device.limits:
-            self.parts.append(f'<path class="mark" d="M{x + 3} {self.y + 10}h9l-4.5-8z"/>')
-            words = "limits the card" if device.kind == "card" else "limits what is below"
-            self._label("limit", x + 16, words)
+        if words := limit_words(device):
+            kind = "mark short" if is_short(device) else "mark"
+            self.parts.append(f'<path class="{kind}" d="M{x + 3} {self.y + 10}h9l-4.5-8z"/>')
+            self._label("limit short" if is_short(device) else "limit", x + 16, words)
         self.y += 3
 
     def _label(self, kind: str, x: int, text: str) -> None:
-        self.parts.append(_text(kind, x, self.y + _LABEL - 4, text, int((WIDTH - x) / _CHARACTER[kind])))
+        self.parts.append(_text(kind, x, self.y + _LABEL - 4, text, int((WIDTH - x) / _CHARACTER[kind.split(maxsplit=1)[0]])))
         self.y += _LABEL
 
     def _box(self, device: Device, x: int, height: int, place: str) -> None:

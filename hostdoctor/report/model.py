@@ -147,7 +147,8 @@ class Node(msgspec.Struct, frozen=True):
         name: what it is called, or empty.
         link: to the parent; null where both are part of one device. Each of its values is unknown where it leads to ports that
             the evidence leaves out.
-        limits: whether this link is the narrowest on some GPU's way to the root, and narrower than that card could use.
+        limits: whether this link is the narrowest on some GPU's way to the root, and narrower than that card could use; where
+            several are as narrow, it is the one nearest to the card.
         numa_node: the memory node; negative where the firmware names none.
         asleep: whether it was asleep, so that its link says little.
     """

@@ -77,7 +77,7 @@ def _links(view: View, adapters: list[Function]) -> Mapping[str, Segment]:
 
 
 def _limits(cards: tuple[Card, ...]) -> Iterator[str]:
-    """The lower ends of the links that give a card less than it could use, and no other on its way gives still less.
+    """The lower end of the link that gives a card less than it could use; where several give as little, that nearest to it.
 
     Of the slot counts what it comes up to under load, of the links above it what they run at, as in check path-bottleneck.
     """
@@ -87,9 +87,9 @@ def _limits(cards: tuple[Card, ...]) -> Iterator[str]:
         told = [(rate, address) for rate, address in rates if not isinstance(rate, Unknown)]
         if isinstance(usable, Unknown) or not told or len(told) < len(rates):
             continue
-        least = min(rate for rate, _ in told)
+        least, nearest = min(told, key=lambda each: each[0])
         if least < usable:
-            yield from (address for rate, address in told if rate == least)
+            yield nearest
 
 
 def _rate(segment: Segment, is_slot: bool) -> float | Unknown:

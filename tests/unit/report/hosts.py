@@ -45,13 +45,13 @@ def switches(count, domain=0):
     for number in range(count):
         bus = number * 32
         root, up = f"{domain:04x}:{bus:02x}:01.0", f"{domain:04x}:{bus + 1:02x}:00.0"
-        yield build.root_port(root, numa_node=domain)
-        yield build.upstream_port(up, below=root)
+        yield build.root_port(root, numa_node=domain, at=build.link(32.0, 16))
+        yield build.upstream_port(up, "1000:c030", below=root, at=build.link(32.0, 16))
         for place in range(8):
             port, device = f"{domain:04x}:{bus + 2:02x}:{place:02x}.0", f"{domain:04x}:{bus + 3 + place:02x}:00.0"
-            yield build.downstream_port(port, below=up, acs=build.NO_REDIRECT)
+            yield build.downstream_port(port, "1000:c030", below=up, acs=build.NO_REDIRECT, at=build.link(32.0, 16))
             if place < 4:
-                at = build.link(16.0, 8, 16.0, 16) if place == 2 else build.link(32.0, 16)
+                at = build.link(32.0, 8, 32.0, 16) if place == 2 else build.link(32.0, 16)
                 yield build.gpu(device, build.H100, port, numa_node=domain, at=at)
             elif place == 4:
                 yield build.rdma_card(device, port, link=build.link(32.0, 16))

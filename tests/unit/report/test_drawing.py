@@ -39,10 +39,10 @@ def test_a_card_with_its_own_switch_is_one_box():
     assert lines(build.two_navi_cards(at=build.link(8.0, 8, 16.0, 16))) == [
         "Host bridge 0000:40, memory node 0",
         "  Radeon PRO V620, 0000:43:00.0, own switch, root port 0000:40:01.1, 8 of 16 GT/s x8 of x16 · 15.8 GB/s, "
-        "this link limits the card",
+        "limits the card",
         "Host bridge 0000:80, memory node 0",
         "  Radeon PRO V620, 0000:83:00.0, own switch, root port 0000:80:01.1, 8 of 16 GT/s x8 of x16 · 15.8 GB/s, "
-        "this link limits the card",
+        "limits the card",
     ]
 
 
@@ -94,10 +94,31 @@ def test_links_in_words(at, text):
 def test_what_limits_is_marked_in_words_and_by_shape():
     (panel, _) = drawing.panels(topology(build.two_navi_cards(at=build.link(8.0, 8, 16.0, 16))))
     assert "limits the card" in panel.svg
-    assert 'class="link limits"' in panel.svg
-    assert 'class="mark"' in panel.svg
+    assert 'class="link limits short"' in panel.svg
+    assert 'class="mark short"' in panel.svg
     (panel, _) = drawing.panels(topology(build.two_navi_cards()))
     assert "limits" not in panel.svg
+
+
+def test_a_limit_by_design_is_not_shown_as_a_fault():
+    (panel, _) = drawing.panels(
+        topology(build.two_navi_cards(at=build.link(8.0, 8, 16.0, 16)), build.root_port("0000:40:01.1", at=build.link(8.0, 8)))
+    )
+    assert "limits the card by design" in panel.svg
+    assert "short" not in panel.svg
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (build.link(8.0, 16), "limits what is below by design"),
+        (build.link(8.0, 16, 16.0, 16), "limits what is below"),  # a switch's uplink does not save power by itself
+        (build.link(16.0, 4, 16.0, 16), "limits what is below"),
+    ],
+)
+def test_uplinks_that_limit(at, words):
+    (line,) = [line for line in lines(build.below_one_switch(at=at)) if "limits" in line]
+    assert line.endswith(words)
 
 
 def test_faulty_gpus_are_marked_and_pairs_do_not_mark_both():

@@ -77,6 +77,13 @@ def test_a_narrow_uplink_limits_and_not_the_slots_below_it():
     assert limiting(build.below_one_switch(at=build.link(8.0, 8))) == ["0000:01:00.0"]
 
 
+def test_of_links_as_narrow_the_nearest_limits():
+    slot = build.link(8.0, 16, 16.0, 16)
+    narrow = [build.root_port("0000:00:01.1"), build.switch(0x01, "0000:00:01.1", at=build.link(8.0, 16), ports=1)]
+    port = build.changed(narrow, "0000:02:00.0", link=build.link(8.0, 16))
+    assert limiting(port, build.gpu("0000:03:00.0", build.A5000, "0000:02:00.0", at=slot)) == ["0000:03:00.0"]
+
+
 def test_nothing_is_said_to_limit_where_a_link_is_not_known():
     slot = build.link(NOT_CAPTURED, 8, 16.0, 16)
     port = build.root_port("0000:40:01.1", at=build.link(16.0, 16))
