@@ -145,10 +145,9 @@ def _text(made: _Made) -> str:
 
 
 def _html(made: _Made) -> str:
-    from hostdoctor.report import html  # type: ignore[attr-defined,unused-ignore]  # noqa: PLC0415
+    from hostdoctor.report import html  # noqa: PLC0415
 
-    text: str = html.render(made.report, embedded=made.embedded, notes=made.notes)
-    return text
+    return html.render(made.report, embedded=made.embedded, notes=made.notes)
 
 
 def _json(made: _Made) -> str:

@@ -56,7 +56,7 @@ def render(report: Report, *, embedded: str = "", notes: Sequence[str] = ()) -> 
 
     Args:
         report: what to show.
-        embedded: JSON for programs, put into the page where no browser runs it.
+        embedded: text for programs, put into the page where no browser runs it.
         notes: sentences about the report itself, shown below the verdict.
     """
     environment = _environment()
@@ -103,7 +103,7 @@ def _harmless(value: object) -> object:
 
 
 def _inert(text: str) -> str:
-    """JSON that cannot end the element it stands in: its signs of markup as JSON escapes, which mean the same."""
+    """Text that cannot end the element it stands in: signs of markup as JSON writes them, where they mean the same."""
     escaped = text.encode("utf-8", "replace").decode()
     for sign in "<>&\u2028\u2029":
         escaped = escaped.replace(sign, f"\\u{ord(sign):04x}")

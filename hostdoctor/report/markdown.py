@@ -168,7 +168,7 @@ def _drawings(host: HostReport, extent: _Extent) -> Iterator[str]:
     if extent.matrix and (lines := list(matrix_lines(host, _WIDTH))):
         yield fenced(_cut(line.removeprefix("  ")) for line in lines)
     if extent.measured and host.measured:
-        yield fenced(map(_cut, measured_lines(host.measured, _WIDTH)))
+        yield fenced(map(_cut, measured_lines(host, _WIDTH)))
     if extent.tree and (lines := [_cut(line) for line in drawn_lines(host.topology)]):
         yield fenced(lines) if len(lines) <= _MOST_OPEN else _folded("Topology", fenced(lines))
 
@@ -244,19 +244,23 @@ def _quiet_parts(group: Sequence[Finding], outcome: Outcome, with_evidence: bool
 
 
 def _not_judged(report: Report, extent: _Extent) -> Iterator[str]:
+    """What is not known, checks that lack the same together."""
     groups, left = _groups(report, "unknown", extent)
     if not groups:
         return
-    lines = []
+    by_reason: dict[tuple[str, str, str], list[str]] = {}
     for group in groups:
-        subjects = phrases.subjects(group)
-        whom = f" ({inline(_cut(subjects))})" if subjects else ""
-        helps = f" — {inline(_cut(group[0].help))}" if group[0].help else ""
-        lines.append(f"- {code(group[0].check)}: {inline(_cut(group[0].title))}{whom}{helps}")
-    if left:
-        lines.append(f"- and {left} more")
+        reason = (group[0].title, phrases.subjects(group), group[0].help)
+        by_reason.setdefault(reason, []).append(group[0].check)
     yield "## Not judged"
-    yield "\n".join(lines)
+    lines = [_unknown(checks, *reason) for reason, checks in by_reason.items()]
+    yield "\n".join([*lines, *([f"- and {left} more"] if left else [])])
+
+
+def _unknown(checks: Sequence[str], title: str, subjects: str, help_: str) -> str:
+    whom = f" ({inline(_cut(subjects))})" if subjects and subjects not in title else ""
+    helps = f" — {inline(_cut(help_))}" if help_ else ""
+    return f"- {', '.join(map(code, checks))}: {inline(_cut(title))}{whom}{helps}"
 
 
 def _sources(report: Report, extent: _Extent) -> Iterator[str]:

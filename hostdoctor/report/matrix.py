@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from string import ascii_lowercase
 
-from hostdoctor.report.measured import short_names
 from hostdoctor.report.model import HostReport, PairReport
 
 _WORDS = {"holds": "yes", "fails": "no", "unknown": "?"}
@@ -33,6 +32,12 @@ def matrix_lines(host: HostReport, width: int) -> Iterator[str]:
     if len(letters) > 1:
         for reason, letter in letters.items():
             yield f"  {letter}: {reason}"
+
+
+def short_names(addresses: list[str]) -> dict[str, str]:
+    """Addresses without what all have in common: the domain 0000 and function 0."""
+    plain = all(address.startswith("0000:") and address.endswith(".0") for address in addresses)
+    return {address: address[5:-2] if plain else address for address in addresses}
 
 
 def letters_of(pairs: tuple[PairReport, ...]) -> dict[str, str]:

@@ -35,7 +35,7 @@ def _host(report: Report) -> Iterator[str]:
     yield _lines("Host", [f"{label:{width}}  {value}" for label, value in facts])
     for title, lines in (
         ("Topology", drawn_lines(report.host.topology)),
-        ("Measured", measured_lines(report.host.measured, _WIDTH)),
+        ("Measured", measured_lines(report.host, _WIDTH)),
     ):
         if found := list(lines):
             yield _lines(title, found)

@@ -1,4 +1,4 @@
-"""The P2P matrix and the measured copies as tables for a page."""
+"""The P2P matrix and the measured copies as tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import msgspec
 
 from hostdoctor.facts.bandwidth import is_host
 from hostdoctor.findings import Finding
-from hostdoctor.report.matrix import letters_of
-from hostdoctor.report.measured import short_names
+from hostdoctor.report.matrix import letters_of, short_names
 from hostdoctor.report.model import HostReport, MeasuredCell, PairReport
 
 _DIGITS_OF_LARGE = 100.0  # from here on one digit after the point says nothing
