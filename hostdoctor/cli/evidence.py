@@ -277,9 +277,13 @@ class Opened:
         return Files([self._files, *pasted] if self._files is not None else pasted)
 
     def _why_nothing(self) -> str:
-        unread = self.pasted.unread if self.pasted else []
-        if self.pasted and self.pasted.json_reports:
-            return f"{unread[0][1]}; `hostdoctor report` renders it, `hostdoctor diff` compares it with another"
+        assert self.pasted is not None  # noqa: S101  only attachments can hold nothing
+        if self.pasted.refused:
+            name, reason = self.pasted.refused[0]
+            if self.pasted.json_reports:
+                reason += "; `hostdoctor report` renders it, `hostdoctor diff` compares it with another"
+            return reason if self.pasted.evidence.sources[0].endswith(name) else f"{name}: {reason}"
+        unread = self.pasted.unread
         if not unread:
             return "there is nothing in it"
         return f"nothing in it could be judged; {unread[0][0]}: {unread[0][1]}. {_WHAT_CAN_BE}"

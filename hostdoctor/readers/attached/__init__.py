@@ -74,12 +74,13 @@ class Pasted:
         assumed: what was taken for granted because no attachment tells it.
         carried: the facts of reports of this program.
         json_reports: reports as JSON, which hold verdicts alone.
+        refused: reports whose facts are not at hand, those in JSON included, with the reason.
         has_own_files: whether there are files of the host that lie where they lay on it.
     """
 
     def __init__(self, attached: Attached, sources: tuple[str, ...]) -> None:
         reports = take_out(attached.files)
-        self.carried, self.json_reports = reports.carried, reports.json
+        self.carried, self.json_reports, self.refused = reports.carried, reports.json, reports.refused
         own, texts = placed(unfolded(reports.texts))
         found = [named(part) for file in texts for part in split(file.text, file.name)]
         self.parts = [part for part in of_this_boot(found) if part.kind]
