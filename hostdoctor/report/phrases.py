@@ -64,7 +64,8 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "firmware", known(host.bios, "")
     yield "processor", processor(host)
     yield "kernel", " · ".join(each for each in (known(host.kernel, ""), known(host.distribution, "")) if each)
-    yield "IOMMU, guest", iommu(host)
+    isolation = iommu(host)
+    yield ("IOMMU", isolation.removeprefix("IOMMU ")) if isolation.startswith("IOMMU ") else ("machine", isolation)
     yield "container", host.container
     yield "drivers", _drivers(host)
     yield "memory nodes", "" if isinstance(host.numa_nodes, Unknown) else ", ".join(map(str, host.numa_nodes))

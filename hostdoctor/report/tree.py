@@ -117,7 +117,8 @@ def _drawn(node: Node) -> str:
         parts.append("asleep")
     elif link and not isinstance(link.width, Unknown):
         most = wording.link(link.possible_speed_gts, link.possible_width)
-        parts.append(f"{wording.link(link.speed_gts, link.width)} of {most}")
+        slow = known(link.speed_gts, 0.0) < known(link.possible_speed_gts, 0.0) and not isinstance(link.speed_gts, Unknown)
+        parts.append(f"{wording.link(link.speed_gts, link.width)}{' (idle?)' if slow else ''} of {most}")
     if node.limits:
         parts.append("<- the narrowest link above")
     node_number = known(node.numa_node, -1)

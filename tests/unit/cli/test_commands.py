@@ -20,7 +20,7 @@ jsonschema = pytest.importorskip("jsonschema")
 
 CASES = Path(__file__).parents[2] / "cases"
 TREES = [path for path in sorted(CASES.glob("*/input")) if (path / "sys").is_dir() or (path / "proc").is_dir()]
-COMMANDS = ("scan", "capture", "diff", "topology", "checks", "explain")
+COMMANDS = ("scan", "capture", "report", "diff", "topology", "checks", "explain")
 ORDER = ("failure", "warning", "info")
 
 
