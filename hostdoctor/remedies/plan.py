@@ -147,7 +147,7 @@ def _plan(  # noqa: PLR0913, PLR0917  each is a part of the plan
     return Plan(
         loader=_loader(view),
         running=view.host.boot.command_line,
-        result=patch.result,
+        result=_without_loader(patch.result),
         add=tuple(each.parameter for each in asked.add),
         remove=tuple(each.parameter for each in asked.remove),
         because={each.parameter: each.because for each in changes},
@@ -156,7 +156,7 @@ def _plan(  # noqa: PLR0913, PLR0917  each is a part of the plan
         reboot=patch.reboot and not nothing,
         uncurable=asked.uncurable,
         firmware=tuple(as_json(firmware_guide(view, findings))),
-        now=_without_loader(view),
+        now=_running(view),
         details={each.parameter: each for each in changes},
         show=patch.show,
         revert=patch.revert,
@@ -176,15 +176,20 @@ def _loader(view: View) -> LoaderReport:
     return LoaderReport(loader.name, LOADERS[loader.name].title, tuple(f"{source}: {value}" for source, value in loader.why))
 
 
-def _without_loader(view: View) -> str:
+def _running(view: View) -> str:
     line = view.host.boot.command_line
-    parameters, arguments = parse_command_line("" if isinstance(line, Unknown) else line)
+    return "" if isinstance(line, Unknown) else _without_loader(line)
+
+
+def _without_loader(line: str) -> str:
+    """A line without what the boot loader itself puts on it."""
+    parameters, arguments = parse_command_line(line)
     kept = [each.text for each in parameters if each.name not in OF_LOADER]
     return " ".join([*kept, *(["--", *(each.text for each in arguments)] if arguments else [])])
 
 
 def _result(view: View, request: Request) -> str:
-    return "" if isinstance(view.host.boot.command_line, Unknown) else changed_line(_without_loader(view), request)
+    return "" if isinstance(view.host.boot.command_line, Unknown) else changed_line(_running(view), request)
 
 
 def _in_vain(change: Change) -> str:

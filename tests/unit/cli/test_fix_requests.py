@@ -142,6 +142,14 @@ def test_refused_lines_are_compared_alike(host, planned):
     )
 
 
+def test_lines_before_and_after_are_shown_alike(host, planned):
+    root = host()
+    line = "root=UUID=1 rw ostree=/ostree/boot.1/fedora/0123/0"
+    (root / "proc/cmdline").write_text(f"BOOT_IMAGE=(hd0,gpt3)/ostree/vmlinuz {line}\n")
+    plan = planned(root)
+    assert (plan["loader"]["name"], plan["now"], plan["result"]) == ("rpm-ostree", line, f"{line} iommu=pt")
+
+
 # --- afterwards -------------------------------------------------------------------------------------------------------
 
 
