@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from hostdoctor.bandwidth.api import HOST, Event, Fault, Place, fault, hidden_by
+from hostdoctor.bandwidth.api import HOST, Event, Fault, Place, hidden_by
+from hostdoctor.bandwidth.binding import Binding
 from hostdoctor.bandwidth.machine import Machine
 from hostdoctor.bandwidth.steps import Device
 from hostdoctor.parsers.addresses import address_of
@@ -47,7 +48,7 @@ class Cuda:
     def __init__(self, machine: Machine) -> None:
         """Load it; Fault where it is not there or sees no GPU."""
         self.library = "CUDA"
-        self._driver = _binding()
+        self._call = Binding(_binding(), "cuda-bindings", lambda error, name: _not_loaded(error, name, self.library))
         self._contexts: dict[int, Any] = {}
         self._handles: dict[int, Any] = {}
         self._current = HOST
@@ -62,20 +63,6 @@ class Cuda:
             raise
         version = self._call("cuDriverGetVersion")
         self.library = f"CUDA driver {version // 1000}.{version % 1000 // 10}"
-
-    def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (each gives something else)
-        """Call a function; what it gives beside its status: nothing, a value, or several."""
-        try:
-            status, *values = getattr(self._driver, name)(*arguments)
-        except (AttributeError, NotImplementedError) as error:
-            raise Fault("no-library", f"the package cuda-bindings is too old: it has no {name}") from error
-        except RuntimeError as error:
-            raise _not_loaded(error, name, self.library) from error
-        except (KeyError, ValueError) as error:  # the number of an error that the binding does not know
-            raise Fault("other", f"{name} failed with an error that cuda-bindings does not know: {error}") from error
-        if int(status):
-            raise fault(int(status), status.name, name)
-        return values[0] if len(values) == 1 else values
 
     def devices(self) -> tuple[Device, ...]:
         """The GPUs that the driver shows to this process, each once: parts of one (MIG) are not told apart."""

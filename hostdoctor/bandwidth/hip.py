@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from hostdoctor.bandwidth.api import HOST, Event, Fault, Place, fault, hidden_by
+from hostdoctor.bandwidth.api import HOST, Event, Fault, Place, hidden_by
+from hostdoctor.bandwidth.binding import Binding
 from hostdoctor.bandwidth.machine import Machine
 from hostdoctor.bandwidth.steps import Device
 from hostdoctor.parsers.addresses import address_of
@@ -51,7 +52,7 @@ class Hip:
     def __init__(self, machine: Machine) -> None:
         """Load it; Fault where it is not there or sees no GPU."""
         self.library = "HIP"
-        self._hip = _binding()
+        self._call = Binding(_binding(), "hip-python", _not_loaded)
         self._current = HOST
         try:
             self._call("hipInit", 0)
@@ -65,20 +66,6 @@ class Hip:
             raise
         version = self._call("hipRuntimeGetVersion")
         self.library = f"HIP {version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
-
-    def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (each gives something else)
-        """Call a function; what it gives beside its status: nothing, a value, or several. They mean nothing after an error."""
-        try:
-            status, *values = getattr(self._hip, name)(*arguments)
-        except AttributeError as error:
-            raise Fault("no-library", f"the package hip-python is too old: it has no {name}") from error
-        except RuntimeError as error:
-            raise _not_loaded(error, name) from error
-        except ValueError as error:  # the number of an error that the binding does not know
-            raise Fault("other", f"{name} failed with an error that hip-python does not know: {error}") from error
-        if int(status):
-            raise fault(int(status), status.name, name)
-        return values[0] if len(values) == 1 else values
 
     def devices(self) -> tuple[Device, ...]:
         """The GPUs that HIP shows to this process, each once: parts of one are not told apart."""
@@ -142,7 +129,7 @@ class Hip:
     def copy(self, target: Place, source: Place, size_bytes: int, stream: _Stream) -> None:
         """See api.Api."""
         self._use(stream.gpu)
-        to, from_, queue, kinds = target.address, source.address, stream.handle, self._hip.hipMemcpyKind
+        to, from_, queue, kinds = target.address, source.address, stream.handle, self._call.module.hipMemcpyKind
         if HOST not in (source.gpu, target.gpu) and source.gpu != target.gpu:
             self._call("hipMemcpyPeerAsync", to, target.gpu, from_, source.gpu, size_bytes, queue)
             return
