@@ -12,6 +12,8 @@ from contextlib import ExitStack
 
 from hostdoctor.bandwidth.api import HOST, Api, Event, Fault, Place, kept
 
+_RESOLUTION_MS = 0.0005  # of marks (CUDA driver API reference, cuEventElapsedTime)
+_SHORTEST_MS = 100 * _RESOLUTION_MS  # so that a mark is off by 1 % at most
 _BATCH_MS = 40.0
 _MOST_COPIES = 200
 _WARM_MS = 300.0  # a link that was slow to save power is at its full speed by then
@@ -143,6 +145,9 @@ class Timer:
     def sample_gbs(self, size_bytes: int, copies: int) -> float:
         """The bandwidth of a batch of copies, all lanes together."""
         took_ms = self._batch(size_bytes, copies, self._leads(_LEAD_MS), size_bytes)
+        if took_ms < _SHORTEST_MS:
+            text = f"the library says that {copies} copies of {size_bytes} bytes took {took_ms:.3g} ms, which cannot be timed"
+            raise Fault("other", text)
         return size_bytes * copies * len(self._lanes) / took_ms / 1e6
 
     def latency_us(self, size_bytes: int) -> float:
@@ -171,9 +176,9 @@ class Timer:
         api.record(self._stop, first.stream)
         api.synchronise(first.stream)
         took_ms = api.elapsed_ms(self._start, self._stop)
-        if not took_ms > 0:
+        if not took_ms >= 0:
             raise Fault("other", f"the library says that copies took {took_ms:.3g} ms, which is not possible")
-        return took_ms
+        return max(took_ms, _RESOLUTION_MS)
 
     def _put(self, size_bytes: int, copies: int) -> None:
         for _ in range(copies):

@@ -94,6 +94,12 @@ def test_latency_is_of_a_small_copy(worker):
     assert worker(DIRECT, scenario)["latency_us"] is None
 
 
+def test_a_clock_that_stands_still_gives_no_figure(worker):
+    found = worker(DIRECT, f"{TWO}[pair]\ndirect_gbs = 1e12\ndirect_us = 0\n")
+    assert (found["samples_gbs"], found["error_kind"], worker.copying) == ([], "other", [True, False])
+    assert found["error"].endswith("which cannot be timed")
+
+
 def test_the_memory_node_is_told(worker):
     if not os.path.exists("/sys/devices/system/node/node0/cpulist"):
         pytest.skip("this kernel knows no memory nodes")
