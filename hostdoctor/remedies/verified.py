@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from hostdoctor.findings import Finding
 from hostdoctor.parameters import all_meanings, is_of_field
 from hostdoctor.parsers.cmdline import parse_command_line
+from hostdoctor.remedies.firmware import as_json, firmware_guide
 from hostdoctor.remedies.kernel_line import undone_by
 from hostdoctor.remedies.patch import Request
 from hostdoctor.remedies.wanted import Change, Uncurable, wanted
@@ -25,6 +26,7 @@ class Verified(msgspec.Struct, frozen=True):
         unwanted: what is to be taken out.
         in_vain: what runs, and does not cure what it is for.
         uncurable: findings that no parameter cures.
+        firmware: settings of the firmware that failures and warnings still need, as in the plan.
     """
 
     arrived: tuple[str, ...]
@@ -33,11 +35,12 @@ class Verified(msgspec.Struct, frozen=True):
     unwanted: tuple[Change, ...] = ()
     in_vain: tuple[Change, ...] = ()
     uncurable: tuple[Uncurable, ...] = ()
+    firmware: tuple[Mapping[str, object], ...] = ()
 
     @property
     def is_cured(self) -> bool:
         """Whether everything arrived and did what it is for, and nothing is asked for any more."""
-        return not (self.missing or self.uncured or self.unwanted or self.in_vain)
+        return not (self.missing or self.uncured or self.unwanted or self.in_vain or self.firmware)
 
 
 def verify(view: View, findings: Sequence[Finding], own: Request) -> Verified:
@@ -45,11 +48,8 @@ def verify(view: View, findings: Sequence[Finding], own: Request) -> Verified:
     boot = view.host.boot
     running, texts = all_meanings(boot.parameters), [parameter.text for parameter in boot.parameters]
     configured = view.host.boot_files.configured
-    asked = (
-        [(each.parameter.text, f" ({each.where})") for each in configured.parameters if is_of_field(each.parameter)]
-        if (configured)
-        else []
-    )
+    placed = configured.parameters if configured else ()
+    asked = [(each.parameter.text, f" ({each.where})") for each in placed if is_of_field(each.parameter)]
     arrived: list[str] = []
     missing: list[str] = []
     for text, where in (*asked, *((each, "") for each in own.add)):
@@ -62,7 +62,13 @@ def verify(view: View, findings: Sequence[Finding], own: Request) -> Verified:
     missing += [f"{text}: is still there" for text in own.remove if _meanings(text) & running]
     found = wanted(view, findings)
     return Verified(
-        tuple(dict.fromkeys(arrived)), tuple(dict.fromkeys(missing)), found.add, found.remove, found.in_vain, found.uncurable
+        tuple(dict.fromkeys(arrived)),
+        tuple(dict.fromkeys(missing)),
+        found.add,
+        found.remove,
+        found.in_vain,
+        found.uncurable,
+        tuple(each for each in as_json(firmware_guide(view, findings)) if each["role"] == "needed"),
     )
 
 

@@ -237,3 +237,15 @@ def test_verify_what_the_owner_names(hostdoctor):
     assert hostdoctor("fix", "--verify", "--root", AFTER, "--add", "iommu=pt").returncode == 0
     assert hostdoctor("fix", "--verify", "--root", AFTER, "--add", "pci=noaer").returncode == 1
     assert hostdoctor("fix", "--verify", "--root", AFTER, "--remove", "iommu=pt").returncode == 1
+
+
+def test_verify_asks_for_the_firmware_too(hostdoctor, host):
+    root = host(BEFORE)
+    line = root / "proc/cmdline"
+    line.write_text(f"{line.read_text().strip()} iommu=pt\n")
+    for each in (root / "sys/kernel/iommu_groups").glob("*/type"):
+        each.write_text("identity\n")
+    done = hostdoctor("fix", "--verify", "--root", root)
+    assert done.returncode == 1
+    assert "MISS  firmware: MMIO High Base 56T -> 4T is still needed" in done.stdout
+    assert "Not cured. hostdoctor fix --firmware tells where" in done.stdout
