@@ -19,7 +19,7 @@ import re
 from typing import NamedTuple
 
 from hostdoctor.facts.codec import LIMIT, SCHEMA, Unintelligible, decode, encode
-from hostdoctor.facts.record import Record
+from hostdoctor.facts.record import Record, contradiction
 
 MARK = "hostdoctor-facts/"
 END = "end of hostdoctor-facts"
@@ -60,6 +60,8 @@ def written(record: Record) -> str:
     data = encode(record)
     if decode(data, Record) != record:
         raise Unintelligible("some of the facts do not come back from it as they are")
+    if odd := contradiction(record):
+        raise Unintelligible(odd)
     packed = lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=_FILTERS)
     letters = base64.b64encode(packed).decode("ascii").rstrip("=")
     lines = [letters[at : at + _LINE] for at in range(0, len(letters), _LINE)]
@@ -139,9 +141,11 @@ def _unpacked(packed: bytes) -> Record | str:
     if not decoder.eof and len(data) <= LIMIT:
         return "its block of facts cannot be unpacked"
     try:
-        return decode(data, Record)
+        record = decode(data, Record)
+        problem = contradiction(record)
     except Unintelligible as error:
-        return f"its block of facts cannot be understood: {error}"
+        problem = str(error)
+    return f"its block of facts cannot be understood: {problem}" if problem else record
 
 
 def _around(text: str, pieces: list[_Piece]) -> str:
