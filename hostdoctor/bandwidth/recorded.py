@@ -14,7 +14,7 @@ from hostdoctor.bandwidth.journal import Done, Journal, Tool
 from hostdoctor.bandwidth.links import believed
 from hostdoctor.bandwidth.running import BREAKS
 from hostdoctor.bandwidth.steps import Step, StepResult
-from hostdoctor.facts.bandwidth import Broken, Device, LoadedLink, Run, Transfer, Verification
+from hostdoctor.facts.bandwidth import Broken, Device, LoadedLink, Run, Transfer, Verification, host_node
 from hostdoctor.facts.driver import PairWord
 
 _WRONG = {
@@ -77,7 +77,7 @@ def _ends(step: Step) -> frozenset[str]:
 
 def _cell(tool: str, line: int, done: Done, name: str, wrong: Collection[frozenset[str]]) -> Cell:
     result, source = done.result, f"{name}:{line}"
-    cell = Cell(tool, result.step, data=result.data, source=source)
+    cell = Cell(tool, _as_done(result), data=result.data, source=source)
     replace = msgspec.structs.replace
     if result.data == "wrong":
         return replace(cell, state="wrong", text=wrong_text(result))
@@ -101,11 +101,22 @@ def _cell(tool: str, line: int, done: Done, name: str, wrong: Collection[frozens
     )
 
 
+def _as_done(result: StepResult) -> Step:
+    """The step as it was taken: with smaller copies where memory was short, and from the memory node that there was."""
+    step = result.step
+    if result.size_bytes:
+        step = msgspec.structs.replace(step, size_bytes=result.size_bytes)
+    if result.host_node is not None and step.kind in ("to-gpu", "from-gpu"):
+        end = "origin" if step.kind == "to-gpu" else "target"
+        step = msgspec.structs.replace(step, **{end: host_node(result.host_node)})
+    return step
+
+
 def wrong_text(result: StepResult) -> str:
     """How the data were wrong, in words."""
     parts = [_WRONG.get(result.wrong_kind, "what arrived is not what was sent")]
     if result.wrong_bytes:
-        parts.append(f"{result.wrong_bytes:,} of {result.step.size_bytes:,} bytes differ")
+        parts.append(f"{result.wrong_bytes:,} of {result.size_bytes or result.step.size_bytes:,} bytes differ")
     if result.wrong_text:
         parts.append(result.wrong_text)
     return "; ".join(parts)

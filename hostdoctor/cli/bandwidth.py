@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 
 import click
 
@@ -20,16 +21,16 @@ from hostdoctor.cli.measure import NOT_ASKED, agreed, can_ask, ran, show_plan
 from hostdoctor.diagnosis import diagnose, selected
 from hostdoctor.evidence import Unreadable
 from hostdoctor.evidence.files import FileEvidence
-from hostdoctor.facts.host import Host
 from hostdoctor.readers.attached.bandwidth import with_runs
 from hostdoctor.registry import load_checks
+from hostdoctor.report import model
 from hostdoctor.report.bandwidth import Outcome, to_csv, to_json, to_text
 from hostdoctor.report.text import Style, width_of
 from hostdoctor.view import View
 
 # What a measurement is judged by; the rest of the checks is scan's.
 CHECKS = ("host-bandwidth", "p2p-bandwidth", "p2p-data", "link-speed")
-_FORMATS = ("text", "json", "csv")
+_FORMATS = ("text", "json", "csv", "markdown", "html")
 
 
 @click.command("bandwidth", context_settings={"help_option_names": ["-h", "--help"]})
@@ -111,7 +112,7 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
         if session.tasks and not agreed(yes=yes):
             fail("nothing was measured")
         ran(session)
-        outcome = judged(place.host, session.path)
+        outcome = judged(place, session.path)
     except Refused as why:
         fail(str(why))
     except OSError as error:
@@ -136,11 +137,11 @@ def opened(root: str, assume_bare_metal: bool) -> Place:
     return Place(root, evidence, read_host(evidence, 10.0, assume_bare_metal))
 
 
-def judged(host: Host, path: str) -> Outcome:
+def judged(place: Place, path: str) -> Outcome:
     """What the file tells, with the verdicts and the exit status."""
     found, name = read_file(path), os.path.basename(path)
     runs = runs_of(found, name)
-    view = View(with_runs(host, runs))
+    view = View(with_runs(place.host, runs))
     checks = selected(load_checks(), CHECKS)
     measured = {device.subject for run in runs for device in run.devices}
     findings = [each for each in diagnose(view, checks) if set(each.subject) <= measured]
@@ -149,7 +150,9 @@ def judged(host: Host, path: str) -> Outcome:
     bad = broken or any(each.outcome == "failure" for each in findings)
     nothing = not bad and not any(cell.state in ("measured", "wrong") for cell in shown)
     links = [link for run in runs for link in run.links]
-    return Outcome(found, shown, links, findings, path, 1 if bad else 3 if nothing else 0, dict(_ways(view)))
+    status = 1 if bad else 3 if nothing else 0
+    report = model.build(model.sources_of(place.evidence), view, findings, status)
+    return Outcome(found, shown, links, findings, path, status, report, dict(_ways(view)))
 
 
 def _ways(view: View) -> Iterator[tuple[str, str]]:
@@ -167,6 +170,10 @@ def render(outcome: Outcome, format_: str, color: str, *, verbose: bool, to_file
         return to_json(outcome)
     if format_ == "csv":
         return to_csv(outcome)
+    if format_ in ("markdown", "html"):  # as a scan shows measured copies
+        page = import_module(f"hostdoctor.report.{format_}")
+        text: str = page.render(outcome.report)
+        return text.encode("utf-8", "replace")
     terminal = sys.stdout.isatty() and not to_file
     colored = color == "always" or (color == "auto" and terminal and not os.environ.get("NO_COLOR"))
     style = Style(width=width_of(sys.stdout if terminal else None), color=colored, verbose=verbose)

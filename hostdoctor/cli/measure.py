@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ NOT_ASKED = (
     "nobody is there to ask: add --yes to measure (direct copies can hang a host whose P2P is broken), "
     "or --dry-run to see the plan"
 )
+
+_PLAN_WIDTH = 98
 
 
 def can_ask() -> bool:
@@ -100,7 +103,11 @@ def described(step: Step) -> str:
 def show_plan(session: Session) -> None:
     """Print the plan to standard error."""
     for line in plan_lines(session):
-        click.echo(safe(line), err=True)
+        hanging = " " * (len(line) - len(line.lstrip()) or 9)
+        wrapped = textwrap.wrap(
+            safe(line), _PLAN_WIDTH, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+        )
+        click.echo("\n".join(wrapped), err=True)
 
 
 def agreed(*, yes: bool) -> bool:

@@ -14,12 +14,14 @@ from hostdoctor.bandwidth.recorded import Cell
 from hostdoctor.bandwidth.steps import Device
 from hostdoctor.facts.bandwidth import LoadedLink
 from hostdoctor.findings import Finding
+from hostdoctor.report.model import Report, printable
 from hostdoctor.report.model import Tool as Program
 from hostdoctor.report.phrases import safe
 from hostdoctor.report.text import Style, render_findings
 
 SCHEMA = 1
 _WIDTH = 8  # of a cell: "1,234.5!"
+_COLUMNS = 11  # of those in 100 columns of a terminal
 _WORDS = {
     "wrong": "WRONG",
     "withheld": "wrong",
@@ -91,7 +93,7 @@ class BandwidthReport(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Everything a report is made of."""
+    """Everything a report is made of; `report` is the same run as a scan reports it."""
 
     journal: Journal
     cells: Sequence[Cell]
@@ -99,6 +101,7 @@ class Outcome(msgspec.Struct, frozen=True):
     findings: Sequence[Finding]
     path: str
     exit: int
+    report: Report
     ways: Mapping[str, str] = {}  # of each GPU: its way to the root complex while it copied
 
 
@@ -115,7 +118,7 @@ def to_json(outcome: Outcome) -> bytes:
         tuple(outcome.findings),
         outcome.exit,
     )
-    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+    return printable(report)
 
 
 def _measurement(cell: Cell) -> Measurement:
@@ -268,12 +271,16 @@ def _placed(cells: Sequence[Cell], *, latency: bool) -> _Table:
 
 
 def _matrix(title: str, texts: Mapping[tuple[str, str], str], numbers: Mapping[str, int]) -> Iterator[str]:
+    """The table; more columns than a terminal has room for stand below the first ones."""
     yield ""
     yield title
-    yield f"      {''.join(f'{number:>{_WIDTH}}' for number in numbers.values())}"
-    for row, number in numbers.items():
-        cells = (texts.get((row, column), "." if row == column else "") for column in numbers)
-        yield f"  {number:>2}  {''.join(f'{text:>{_WIDTH}}' for text in cells)}".rstrip()
+    columns = list(numbers)
+    for first in range(0, len(columns), _COLUMNS):
+        block = columns[first : first + _COLUMNS]
+        yield f"      {''.join(f'{numbers[column]:>{_WIDTH}}' for column in block)}"
+        for row, number in numbers.items():
+            cells = (texts.get((row, column), "." if row == column else "") for column in block)
+            yield f"  {number:>2}  {''.join(f'{text:>{_WIDTH}}' for text in cells)}".rstrip()
 
 
 def _failures(cells: Sequence[Cell]) -> Iterator[str]:

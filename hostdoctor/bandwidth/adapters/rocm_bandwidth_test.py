@@ -13,7 +13,7 @@ from hostdoctor.bandwidth import process
 from hostdoctor.bandwidth.adapters import Found, Means, Vendor, ended_badly, failed
 from hostdoctor.bandwidth.rocm_tools import Program, complaint
 from hostdoctor.bandwidth.steps import Device, ErrorKind, Step, StepResult
-from hostdoctor.facts.bandwidth import Run, host_node, is_host
+from hostdoctor.facts.bandwidth import HOST, Run, host_node
 from hostdoctor.parsers import rocm_bandwidth_test
 from hostdoctor.parsers.paste import split
 
@@ -84,10 +84,7 @@ class RocmBandwidthTest:
         return taking.result()
 
     def _place(self, end: str) -> _Place | None:
-        found = self._places.get(end)
-        if found is None and is_host(end):
-            found = self._places.get(host_node(0)) or next((each for name, each in self._places.items() if is_host(name)), None)
-        return found
+        return self._places.get(host_node(0) if end == HOST else end)
 
     def _run(self, arguments: list[str], means: process.Means) -> process.Ended:
         return process.run([self.path, *arguments], means, environment=self._environment)

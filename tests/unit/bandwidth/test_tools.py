@@ -89,7 +89,7 @@ def test_no_format_shows_a_figure_of_wrong_data(rig, name, vendor, pair):
     assert text.returncode == 1, text.stderr
     scan = rig.run("scan", "--root", rig.tree.root, "--with-bandwidth", rig.results, "-v", "--fail-on", "never")
     outputs = [text.stdout, scan.stdout]
-    for format_ in ("json", "csv"):
+    for format_ in ("json", "html", "markdown", "csv"):
         outputs.append(rig.measure("--resume", rig.results, "--format", format_).stdout)
     for output in outputs:
         for figure in ("5.4", "4.3", "9.75", "9.8"):

@@ -93,6 +93,12 @@ def test_wrong_data_take_every_figure_of_the_pair_away(wrong):
     assert "zeroes arrived; 4,096 of 67,108,864 bytes differ" in told.text
 
 
+def test_what_was_really_copied_counts():
+    """Less than was asked for, from the node that the memory lay on."""
+    (found,) = run_of(file(*HEAD, done(HOST, 6.8, data="right", size_bytes=1 << 20, host_node=1))).transfers
+    assert (found.origin, found.size_bytes) == ("host:1", 1 << 20)
+
+
 def test_what_began_and_never_ended_is_broken():
     run = run_of(file(*HEAD, done(HOST, 6.8), Begun(AT, "hip", DIRECT)))
     (broken,) = run.broken
