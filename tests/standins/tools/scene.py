@@ -6,6 +6,7 @@ A scene is a JSON file named by STANDIN_SCENE:
     gbs         {"0000:03:00.0 0000:07:00.0": 6.6}, "host" for host memory; "usual" of all others, 6.8
     staged_gbs  the same without peer access; 3.1 where nothing is said
     wrong       pairs whose data arrive wrong, "0000:03:00.0 0000:07:00.0"
+    bare_node   whether the host has a second node, which has no memory
     no_access   pairs that are granted none
     calls       a file to which each call is added, a line each
     park        a part of the arguments: such a call opens the fifo, and holds it open until it is ended

@@ -153,3 +153,13 @@ def test_a_link_that_stays_slow_under_load_is_a_failure(rig):
     (found,) = findings(report, "link-speed", "failure")
     assert "2.5 GT/s while the GPU copies" in found["title"]
     assert done.returncode == 1
+
+
+def test_a_node_without_memory_shifts_what_the_tool_counts(rig):
+    """It counts agents in its tables, and pools of memory for -s and -d."""
+    rig.amd(2).tool("rocm-bandwidth-test").scene(bare_node=True, gbs={f"{A} {B}": 6.6, f"{B} {A}": 6.4})
+    report, done = as_json(rig, "--tool", "rocm-bandwidth-test")
+    assert done.returncode == 0, done.stderr
+    one_way = measured(report, kind="pair", both_ways=False)
+    assert {(each["origin"], each["target"]): each["median_gbs"] for each in one_way} == {(A, B): 6.6, (B, A): 6.4}
+    assert [each["median_gbs"] for each in measured(report, kind="to-gpu")] == [6.8, 6.8]
