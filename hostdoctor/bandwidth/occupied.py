@@ -42,7 +42,7 @@ def users(root: str, gpus: Collection[str], *, ask_nvml: bool) -> list[User]:
     """
     found: dict[int, User] = {}
     mine = {os.getpid(), os.getppid()}
-    for user in (*_by_files(root, gpus), *_by_kfd(root), *(_by_nvml(root) if ask_nvml else ())):
+    for user in (*_by_files(root, gpus), *_by_kfd(root), *(_by_nvml(root, tuple(gpus)) if ask_nvml else ())):
         if user.number not in mine and user.name not in _IDLE_HOLDERS:
             found.setdefault(user.number, user)
     return sorted(found.values(), key=lambda user: user.number)
@@ -82,24 +82,24 @@ def _by_kfd(root: str) -> Iterator[User]:
             yield User(int(name), _name_of(proc, name), "computes on AMD's driver (KFD)")
 
 
-def _by_nvml(root: str) -> Iterator[User]:
+def _by_nvml(root: str, gpus: tuple[str, ...]) -> Iterator[User]:
     from hostdoctor.vendor.child import ask  # noqa: PLC0415  only where there are such GPUs
 
-    answer = ask("NVML", _nvml_processes, tuple[int, ...], _NVML_DEADLINE_S).answer()
+    answer = ask("NVML", lambda: _nvml_processes(gpus), tuple[int, ...], _NVML_DEADLINE_S).answer()
     for number in () if answer is None or isinstance(answer, Unknown) else answer:
         yield User(number, _name_of(os.path.join(root, "proc"), str(number)), "computes on an NVIDIA GPU (NVML)")
 
 
-def _nvml_processes() -> tuple[int, ...] | Unknown:
-    """The numbers of processes that compute; asked in a child, since the driver may hang."""
+def _nvml_processes(gpus: tuple[str, ...]) -> tuple[int, ...]:
+    """The numbers of processes that compute on these GPUs; asked in a child, since the driver may hang."""
     pynvml = import_module("pynvml")  # loaded in the child alone
-    pynvml.nvmlInit()
+    pynvml.nvmlInitWithFlags(0)
     found: set[int] = set()
-    for index in range(pynvml.nvmlDeviceGetCount()):
+    for address in gpus:
         try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            handle = pynvml.nvmlDeviceGetHandleByPciBusId(address)
             found.update(int(each.pid) for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
-        except pynvml.NVMLError:
+        except pynvml.NVMLError:  # another vendor's GPU, or a driver that does not tell
             continue
     return tuple(sorted(found))
 
