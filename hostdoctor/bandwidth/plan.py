@@ -16,7 +16,7 @@ from hostdoctor.bandwidth.choice import Chosen
 from hostdoctor.bandwidth.steps import REPEATS, SIZE_BYTES, Device, Step
 from hostdoctor.facts.bandwidth import HOST, host_node
 
-_TYPICAL_S = {"in-process": 3.0, "tool": 8.0}
+_TYPICAL_S = 2.5  # of a program that starts a library, copies, and ends
 
 
 class Wishes(msgspec.Struct, frozen=True):
@@ -68,4 +68,9 @@ def _steps(devices: Sequence[Device], wishes: Wishes) -> Iterator[Step]:
 
 def expected_s(tasks: Sequence[Task]) -> float:
     """How long a run takes where nothing is wrong, roughly: most of it is the start of libraries."""
-    return sum(_TYPICAL_S["in-process" if task.adapter.name in ("cuda", "hip") else "tool"] for task in tasks)
+    return sum(_TYPICAL_S * task.adapter.calls(task.step) for task in tasks)
+
+
+def longest_s(tasks: Sequence[Task], deadline_s: float) -> float:
+    """How long it takes at most, where everything hangs."""
+    return deadline_s * sum(task.adapter.calls(task.step) for task in tasks)

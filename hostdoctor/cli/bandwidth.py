@@ -54,7 +54,7 @@ _FORMATS = ("text", "json", "csv", "markdown", "html")
     default=60.0,
     show_default=True,
     metavar="S",
-    help="Seconds after which a step is ended.",
+    help="Seconds after which a program that copies is ended.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Measure without asking.")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")

@@ -14,7 +14,7 @@ import click
 
 from hostdoctor import wording
 from hostdoctor.bandwidth.journal import default_path
-from hostdoctor.bandwidth.plan import Task, Wishes, expected_s
+from hostdoctor.bandwidth.plan import Task, Wishes, expected_s, longest_s
 from hostdoctor.bandwidth.recorded import runs_of
 from hostdoctor.bandwidth.running import Progress
 from hostdoctor.bandwidth.session import Allowed, Files, Place, Refused, Session, choose_for, prepared, read_file
@@ -79,8 +79,8 @@ def _steps_lines(session: Session) -> Iterator[str]:
         f"{staged} between GPUs by way of host memory, {direct} direct; {wishes.size_bytes >> 20} MiB a copy, "
         f"{wishes.repeats} samples each"
     )
-    most = duration(len(tasks) * wishes.deadline_s)
-    each = f"a step is ended after {wishes.deadline_s:g} s, so {most} at the very most"
+    most = duration(longest_s(tasks, wishes.deadline_s))
+    each = f"what hangs is ended after {wishes.deadline_s:g} s, so {most} at the very most"
     yield f"Time     about {duration(expected_s(tasks))}; {each}"
 
 

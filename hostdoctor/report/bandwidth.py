@@ -165,9 +165,22 @@ def to_text(outcome: Outcome, style: Style) -> str:
     lines += [*_failures(outcome.cells), *_faults(outcome)]
     text = "".join(f"{safe(line)}\n" for line in lines)
     verdicts = render_findings(outcome.findings, style)
+    if outcome.exit == 0 and not any(each.outcome in ("failure", "warning") for each in outcome.findings):
+        verdicts = f"  Nothing wrong found. {_proven(outcome.findings)}\n\n{verdicts}"
     ended = _HOW[outcome.journal.ended]
     closing = f"  {ended}; go on with: hostdoctor bandwidth --resume {outcome.path}\n" if ended else ""
     return f"{text}\n{verdicts}{safe(closing.rstrip())}\n  results: {safe(outcome.path)}\n".replace("\n\n\n", "\n\n")
+
+
+def _proven(findings: Sequence[Finding]) -> str:
+    """What the data show, which is no more than was compared."""
+    told = [each.outcome for each in findings if each.check == "p2p-data" and len(each.subject) == 2]
+    right = told.count("ok")
+    if not told:
+        return ""
+    if right == len(told):
+        return f"Data arrived as they were sent between all {wording.count(right, 'ordered pair')} of GPUs."
+    return f"Data were compared between {right} of {wording.count(len(told), 'ordered pair')} of GPUs."
 
 
 def _matrices(devices: Sequence[Device], cells: Sequence[Cell], outcome: Outcome) -> Iterator[str]:

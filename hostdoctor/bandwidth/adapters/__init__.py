@@ -20,7 +20,7 @@ class Means(msgspec.Struct, frozen=True):
     """What happens while a step runs.
 
     Attributes:
-        deadline_s: how long the step may take.
+        deadline_s: how long each program may take that the step runs.
         look: looks at the links; called while copies run.
         tick: called every now and then; what it raises ends the step.
         every_s: how often.
@@ -70,6 +70,9 @@ class Adapter(Protocol):
 
     def can(self, step: Step) -> bool:
         """Whether it can take a step of this kind at all."""
+
+    def calls(self, step: Step) -> int:
+        """How many programs it runs for a step, one after the other, each with a deadline of its own."""
 
     def take(self, step: Step, means: Means) -> StepResult:
         """Take a step."""

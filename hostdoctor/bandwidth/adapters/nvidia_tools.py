@@ -87,6 +87,10 @@ class NvBandwidth(_Tool):
         """See Adapter."""
         return step.kind in ("to-gpu", "from-gpu", "inside") or (step.kind == "pair" and step.peer_access)
 
+    def calls(self, step: Step) -> int:
+        """See Adapter."""
+        return step.repeats
+
     def take(self, step: Step, means: Means) -> StepResult:
         """See Adapter."""
         missing = [gpu for gpu in step.gpus if gpu not in self._numbers]
@@ -176,6 +180,10 @@ class P2pTest(_Tool):
     def can(self, step: Step) -> bool:
         """See Adapter."""
         return step.kind == "pair"
+
+    def calls(self, step: Step) -> int:
+        """See Adapter."""
+        return int(step.kind == "pair")
 
     def take(self, step: Step, means: Means) -> StepResult:
         """See Adapter."""

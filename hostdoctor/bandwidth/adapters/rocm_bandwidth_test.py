@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -74,6 +73,10 @@ class RocmBandwidthTest:
             return step.peer_access
         return step.kind in ("to-gpu", "from-gpu", "inside")
 
+    def calls(self, step: Step) -> int:
+        """See Adapter."""
+        return step.repeats + _is_compared(step) + step.latency
+
     def take(self, step: Step, means: Means) -> StepResult:
         """See Adapter."""
         places = [self._place(end) for end in (step.origin, step.target)]
@@ -90,19 +93,22 @@ class RocmBandwidthTest:
         return process.run([self.path, *arguments], means, environment=self._environment)
 
 
+def _is_compared(step: Step) -> bool:
+    return step.verify and not step.both_ways and step.kind != "inside"
+
+
 class _Taking:
     """One step, in as many calls of the tool as it has samples, and one more to compare the data."""
 
     def __init__(self, run: _Runner, step: Step, means: Means, origin: _Place, target: _Place) -> None:
         self._run, self._step, self._means = run, step, means
         self._origin, self._target = origin, target
-        self._left_s = means.deadline_s
 
     def result(self) -> StepResult:
         """What came of it."""
         found = StepResult(self._step)
         ends = ["-s", str(self._origin.pool), "-d", str(self._target.pool)]
-        if self._step.verify and not self._step.both_ways and self._step.kind != "inside":
+        if _is_compared(self._step):
             found = self._compared(found, [*ends, "-v"])
         size = ["-m", str(max(1, self._step.size_bytes // _MIB))]
         timed = ["-b", f"{self._origin.pool},{self._target.pool}", *size] if self._step.both_ways else [*ends, *size]
@@ -113,12 +119,10 @@ class _Taking:
         return found
 
     def _called(self, arguments: list[str]) -> tuple[Run | None, process.Ended | StepResult]:
-        began = time.monotonic()
         try:
-            ended = self._run(arguments, self._means.throughout(self._left_s))
+            ended = self._run(arguments, self._means.throughout(self._means.deadline_s))
         except OSError as error:
             return None, failed(self._step, "no-library", str(error.strerror))
-        self._left_s = max(0.1, self._left_s - (time.monotonic() - began))
         bad = ended_badly(self._step, ended, "rocm-bandwidth-test", self._means.deadline_s)
         return _run_of(ended.output), bad or ended
 

@@ -7,7 +7,6 @@ driver does not grant ends it too, so that there is no arm without peer access.
 from __future__ import annotations
 
 import os
-import time
 
 import msgspec
 
@@ -58,19 +57,21 @@ class TransferBench:
         """See Adapter."""
         return step.kind in ("to-gpu", "from-gpu", "inside") or (step.kind == "pair" and step.peer_access)
 
+    def calls(self, step: Step) -> int:
+        """See Adapter."""
+        return step.repeats
+
     def take(self, step: Step, means: Means) -> StepResult:
         """See Adapter."""
         missing = [gpu for gpu in step.gpus if gpu not in self._numbers]
         if missing:
             return failed(step, "no-device", f"{self.name} does not list {missing[0]}")
-        left_s, found = means.deadline_s, StepResult(step)
+        found = StepResult(step)
         while len(found.samples_gbs) < step.repeats:
-            began = time.monotonic()
             try:
-                ended = self._run(self._arguments(step), means.throughout(left_s))
+                ended = self._run(self._arguments(step), means.throughout(means.deadline_s))
             except OSError as error:
                 return failed(step, "no-library", f"{self.path}: {error.strerror}")
-            left_s = max(0.1, left_s - (time.monotonic() - began))
             found = _with_sample(found, ended, self.name, means.deadline_s)
             if found.error or found.data == "wrong":
                 return found
