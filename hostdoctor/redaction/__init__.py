@@ -5,9 +5,11 @@ redacted is judged as before; that is why there are no angle brackets:
 
 | kind | placeholder |
 |---|---|
-| host, user, disk, path, token | `redacted-host-1`, `redacted-user-1` ... |
+| host, user, disk, path, token, network | `redacted-host-1`, `redacted-user-1` ... |
 | email | `redacted-email-1@example.invalid` |
 | uuid | `00000000-0000-4000-8000-000000000001`; without dashes (machine-id, boot id) `00000000000040008000000000000001` |
+| uuid of a RAID | `00000000:00004000:80000000:00000001` |
+| container | 64 digits, `0...01` |
 | uuid of a FAT or MBR partition | `0001-0000`, `00000001-02` (the partition's number stays) |
 | serial | `redacted-serial-1`; of 16 hexadecimal digits `0000000000000001`, of KFD's decimal ones `9000000000000000001` |
 | mac, also EUI-64 and lspci's Device Serial Number | `02:00:00:00:00:01`, locally administered, separated as it was |
@@ -29,7 +31,7 @@ import msgspec
 from hostdoctor.redaction import rules, words
 from hostdoctor.redaction.rewrite import Names, Rewriter, told_names
 
-Kind = Literal["host", "user", "email", "uuid", "mac", "guid", "ipv4", "ipv6", "serial", "token", "disk", "path"]
+Kind = Literal["host", "user", "email", "uuid", "mac", "guid", "ipv4", "ipv6", "serial", "token", "disk", "path", "network"]
 
 _SHORTEST_LEARNT = 3
 _MOST_LEARNT = 512  # a hostile log could name another host in each line
@@ -42,6 +44,7 @@ _WHOLE_FILE = re.compile(
     r"|wwid|nguid|eui|uuid|machine-id|boot_id|(?:board|chassis|product)_asset_tag|(?:node|sys_image)_guid)|(?P<host>hostname|nodename))\Z"
 )
 _CONFIG_FILE = re.compile(r"(?:\A|/)[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]/config\Z")
+_ESCAPED = re.compile(r'(?<!\\)"[^"\\\n]*\\.(?:[^"\\\n]|\\.)*"')  # a string of JSON with something escaped in it
 _SERIAL_CAPABILITY = 0x0003  # pci_regs.h PCI_EXT_CAP_ID_DSN
 _MOST_CAPABILITIES = 64
 
@@ -92,8 +95,9 @@ class Redactor:
 
     def observe(self, text: str) -> None:
         """Learn the names that a text tells by their places, and change nothing."""
-        for kind, secret in told_names(text):
-            self._learn(kind, secret)
+        for each in (text, *_escaped_in(text)):
+            for kind, secret in told_names(each):
+                self._learn(kind, secret)
 
     def text(self, text: str, source: str = "") -> str:
         """A text without its secrets.
@@ -110,6 +114,8 @@ class Redactor:
             self._learn(kind, body)
             return text.replace(body, self._rewriter.part(kind, body))
         self.observe(text)
+        if text.lstrip()[:1] in ("{", "["):
+            text = _ESCAPED.sub(self._escaped, text)
         return self._rewriter.text(text)
 
     def data(self, data: bytes, source: str = "") -> bytes:
@@ -148,6 +154,12 @@ class Redactor:
         names = self._names.weak if is_weak else self._names.learnt
         if len(names) < _MOST_LEARNT:
             names.setdefault(secret.lower(), kind)
+
+    def _escaped(self, match: re.Match[str]) -> str:
+        """A string of JSON that holds lines of its own, as a journal's or a report's."""
+        text = _unescaped(match[0])
+        told = self._rewriter.text(text)
+        return match[0] if told == text else msgspec.json.encode(told).decode()
 
     def _tree(self, tree: object, done: dict[str, str]) -> object:
         if isinstance(tree, str):
@@ -196,6 +208,18 @@ class Redactor:
 def _is_telling(serial: str) -> bool:
     """Whether a serial number is so long that nothing else can read the same."""
     return len(serial) >= 10 or (len(serial) >= 6 and not serial.isdecimal() and not serial.isalpha())
+
+
+def _escaped_in(text: str) -> Iterable[str]:
+    return (_unescaped(match[0]) for match in _ESCAPED.finditer(text)) if text.lstrip()[:1] in ("{", "[") else ()
+
+
+def _unescaped(string: str) -> str:
+    """What a string of JSON stands for; empty where it is none."""
+    try:
+        return msgspec.json.decode(string.encode("utf-8", "surrogateescape"), type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
 
 
 def _strings(tree: object) -> Iterable[str]:

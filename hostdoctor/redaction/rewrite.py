@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from hostdoctor.redaction import rules, words
 from hostdoctor.redaction.shapes import Shape, ipv6_key, placeholder_in, shape_of
+from hostdoctor.redaction.tables import private_cells
 
 _FILLER = re.compile(
     r"(?i)[\[(]?(?:n/?a|none|null|nil|unknown|unspecified|undefined|disabled|enabled|true|false|yes|no|y|n|default.{0,20}"
@@ -22,7 +23,7 @@ _NO_HOST = re.compile(r"tty\w*|[\d.,]+\w{0,4}|(?=\w*\d)[0-9a-f]{1,11}")  # a mod
 _FILE_ENDING = re.compile(
     r"(?:txt|log|out|xml|json|gz|xz|zst|bz2|zip|tar|tgz|conf|cfg|d|so|ko|py|sh|md|html|csv|service|timer)"
 )
-_LISTS = ("lists.", "vger.kernel.org")
+_LISTS = ("lists.", "vger.kernel.org", "openssh.com")  # where anybody writes, and what names ciphers
 _BEFORE_AN_ADDRESS = 40  # characters that are looked at
 
 
@@ -81,6 +82,12 @@ class Names:
             return (
                 not secret.startswith(_SERIAL_DRIVER) and any(map(str.isdecimal, secret)) and lowered not in words.PUBLIC_UUIDS
             )
+        if kind == "tag":
+            return (
+                re.search(r"(?i)(?<![a-z])(?:no|dimm|string|tag|asset(?:[ _-]?tag)?)(?![a-z])|specified|filled", secret) is None
+            )
+        if kind == "network":
+            return re.fullmatch(r"(?i)Wired connection \d+|(?:en|eth|ib)\w{1,14}|(?:0x)?[\da-f]{1,8}", secret) is None
         if kind == "token":
             return not secret.startswith(("/", "$")) and re.fullmatch(r"\d{1,7}", secret) is None
         return True
@@ -93,9 +100,11 @@ def told_names(text: str) -> Iterator[tuple[str, str]]:
         if any(word in lowered for word in place.needs):
             for match in place.pattern.finditer(text):
                 yield from _groups(match)
-    if rules.DATASET.needs[0] in lowered:
-        for match in rules.DATASET.pattern.finditer(text):
-            yield from (("disk", part) for part in re.split(r"[/@]", match["dataset"]))
+    for place in rules.DATASETS:
+        if any(word in lowered for word in place.needs):
+            for match in place.pattern.finditer(text):
+                yield from (("disk", part) for part in re.split(r"[/@]", match["dataset"]))
+    yield from (("serial", text[start:end]) for start, end in private_cells(text))
     if "@" in text:
         for match in rules.AT.finditer(text):
             if is_user_and_host(match):
@@ -130,7 +139,9 @@ class Rewriter:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._shapes: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-            ("-", rules.UUID, self._uuid),
+            ("", rules.UUID, self._uuid),
+            (":", rules.RAID_UUID, self._uuid),
+            ("", rules.CONTAINER, self._container),
             ("", rules.HEX32, self._uuid),
             ("-", rules.GPU_ID, self._gpu_id),
             ("", rules.INTERFACE, self._interface),
@@ -143,10 +154,13 @@ class Rewriter:
     def text(self, text: str) -> str:
         """The text without its secrets."""
         lowered = text.lower()
+        for start, end in reversed([*private_cells(text)]):
+            text = text[:start] + self.part("serial", text[start:end]) + text[end:]
         text = self._in_places(text, lowered, (*rules.TOKENS, *rules.SERIALS, *rules.DISKS))
-        if rules.DATASET.needs[0] in lowered:
-            text = rules.DATASET.pattern.sub(self._dataset, text)
-        text = self._in_places(text, lowered, (*rules.HOSTS_AND_USERS, *rules.PATHS))
+        for place in rules.DATASETS:
+            if any(word in lowered for word in place.needs):
+                text = place.pattern.sub(self._dataset, text)
+        text = self._in_places(text, lowered, (*rules.NETWORKS, *rules.HOSTS_AND_USERS, *rules.PATHS))
         if "@" in text:
             text = rules.AT.sub(self._at, text)
         text = self._without_learnt(text)
@@ -185,13 +199,23 @@ class Rewriter:
         return self._names.placed(self._names.learnt.get(part.lower(), "path"), part)
 
     def _dataset(self, match: re.Match[str]) -> str:
-        return "ZFS=" + re.sub(r"[^/@]+", lambda part: self.part("disk", part[0]), match["dataset"])
+        start, end = (at - match.start() for at in match.span("dataset"))
+        parts = re.sub(r"[^/@]+", lambda part: self.part("disk", part[0]), match["dataset"])
+        return match[0][:start] + parts + match[0][end:]
 
     def _uuid(self, match: re.Match[str]) -> str:
-        secret = match[0]
-        if secret.lower() in words.PUBLIC_UUIDS or self._names.is_placeholder(secret) or not secret.strip("0"):
+        secret, apart = match[0], match.groupdict().get("apart", "-")
+        if (
+            secret.lower().replace(apart, "-") in words.PUBLIC_UUIDS
+            or self._names.is_placeholder(secret)
+            or not secret.strip("0:")
+        ):
             return secret
         return self._names.placed("uuid", secret)
+
+    def _container(self, match: re.Match[str]) -> str:
+        """A container's id, or a checksum: 64 digits either way."""
+        return match[0] if self._names.is_placeholder(match[0]) else self._names.placed("container", match[0])
 
     def _gpu_id(self, match: re.Match[str]) -> str:
         is_cut_placeholder = "00000000-0000-4000-8000-000000000000".startswith(match[2][:30])
@@ -238,6 +262,7 @@ class Rewriter:
         if (
             not ending
             or ending == "invalid"
+            or match[0].lower() in words.PUBLIC_EMAILS
             or match[2].startswith(_LISTS)
             or _FILE_ENDING.fullmatch(ending)
             or _is_unit(match)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 from hostdoctor.redaction import rules
 
-_WORD = re.compile(r"redacted-(?:host|user|email|serial|token|disk|path)-\d{1,9}(?!\w)")
+_WORD = re.compile(r"redacted-(?:host|user|email|serial|token|disk|path|network)-\d{1,9}(?!\w)")
 _FAKES = re.compile(
-    r"00000000-0000-4000-8000-\d{12}|00000000000040008000\d{12}"
-    r"|02(?:00){1,31}[0-9a-f]{6}|02(?:([:-])00)(?:\1[0-9a-f]{2}){4,31}|0200:0000:[0-9a-f]{4}:[0-9a-f]{4}"
+    r"00000000(?P<apart>-|_|\\x2d)0000(?P=apart)4000(?P=apart)8000(?P=apart)\d{12}|00000000000040008000\d{12}"
+    r"|00000000:00004000:80000000:\d{8}|0{52}\d{12}"
+    r"|02(?:00){1,31}[0-9a-f]{6}|02(?:(?P<between>[:-])00)(?:(?P=between)[0-9a-f]{2}){4,31}|0200:0000:[0-9a-f]{4}:[0-9a-f]{4}"
     r"|(?:0x)?0{8}\d{8}|9000000000\d{9}|\d{4}-0000|0000\d{4}-[0-9A-Fa-f]{2}"
 )
 _HEX16 = re.compile(r"(?:0x)?[0-9a-fA-F]{16}")
@@ -28,6 +29,10 @@ def placeholder_in(secret: str) -> str:
 def shape_of(kind: str, secret: str) -> tuple[str, str, Shape]:
     """What to call a secret, what is the same however it is written, and how its placeholders look, by their number."""
     lowered = secret.lower()
+    if kind == "tag":
+        kind = "serial"
+    if kind == "container":
+        return kind, lowered, lambda n: f"{n:064d}"
     if kind == "number":  # KFD's, which its reader takes for one
         return "serial", f"{int(secret):016x}", lambda n: f"9{n:018d}"
     if kind in ("uuid", "serial"):
@@ -49,8 +54,11 @@ def shape_of(kind: str, secret: str) -> tuple[str, str, Shape]:
 
 
 def _number(kind: str, secret: str, lowered: str) -> tuple[str, str, Shape]:
-    if rules.UUID.fullmatch(secret):
-        return "uuid", lowered.replace("-", ""), lambda n: f"00000000-0000-4000-8000-{n:012d}"
+    if match := rules.UUID.fullmatch(secret):
+        apart = match["apart"]
+        return "uuid", lowered.replace(apart, ""), lambda n: apart.join(("00000000", "0000", "4000", "8000", f"{n:012d}"))
+    if rules.RAID_UUID.fullmatch(secret):
+        return "uuid", lowered.replace(":", ""), lambda n: f"00000000:00004000:80000000:{n:08d}"
     if rules.HEX32.fullmatch(secret):
         return "uuid", lowered, lambda n: f"00000000000040008000{n:012d}"
     if _HEX16.fullmatch(secret):

@@ -40,6 +40,13 @@ COMMON_HOSTS = _set(
     """
 )
 
+# Of people whose drivers name them in every host's log, and of services, not of who runs this host.
+PUBLIC_EMAILS = _set(
+    """
+    giometti@linux.it jason@zx2c4.com maxk@qualcomm.com dm-devel@redhat.com git@github.com git@gitlab.com
+    """
+)
+
 # Words that tools print, in lower case. A name that is among them is not looked for in running text.
 _WORDS = _set(
     """
@@ -93,7 +100,7 @@ _COMMON_DISK = re.compile(
     r"|(?:ubuntu(?:--|-)vg|debian(?:--|-)vg|pve|cl|rhel|centos|fedora(?:_fedora)?|almalinux|rocky|ol|vg\d?|vg_?root|system|lvm|main)"
     r"(?:[-/](?:ubuntu(?:--|-)lv|root|swap(?:_1)?|home|var|data|tmp|boot|lv_?root|lv_?swap))?"
     r"|cloudimg-rootfs|uefi|flatcar|coreos|nixos(?:_sd)?|writable|system-boot|rootfs|bootfs|usb|oem|usr-[ab]|arch_\d{6}"
-    r"|[rbz](?:pool|root)|pve-\d{1,2}|default|(?:ROOT|BOOT|EFI-SYSTEM|ESP)|luks-[0-9a-f-]{36}|dmroot|live-(?:rw|base)",
+    r"|[rbz](?:pool|root)|auto|bootfs|pve-\d{1,2}|default|(?:ROOT|BOOT|EFI-SYSTEM|ESP)|luks-[0-9a-f-]{36}|dmroot|live-(?:rw|base)",
     re.IGNORECASE,
 )
 

@@ -135,6 +135,66 @@ PRINTED = {
     ),
 }  # fmt: skip
 
+# One line each, so that nothing else in the text tells what its private part is: the line, and that part.
+LINES = (
+    ("systemd-networkd[800]: wlp3s0: Connected WiFi access point: Orchid5G (a4:2b:b0:11:22:33)", "Orchid5G"),
+    ("wlan0: Trying to associate with SSID 'Orchid 5G'", "Orchid"),
+    ("device (wlp4s0): Activation: (wifi) connection 'Orchid' has security", "Orchid"),
+    ("_HOSTNAME=quark17", "quark17"),
+    ('{"_HOSTNAME":"quark17","MESSAGE":"x"}', "quark17"),
+    ('{"MESSAGE":"\\tSerial Number: S5X0123987\\n\\tAsset Tag: INV-00771\\n"}', "INV-00771"),
+    ('{"MESSAGE":"say \\"USER=miriam\\" again"}', "miriam"),
+    ("SLURM_JOB_USER=miriam", "miriam"),
+    ("SLURMD_NODENAME=orchid01", "orchid01"),
+    ("MY_POD_NAME=orchid-train-7d9", "orchid-train"),
+    ('I0303 18:22:40 kubelet.go:99] "Starting" node="orchidnode3"', "orchidnode3"),
+    ("#  Rank  0 Group  0 Pid   4411 on    quark17 device  0 [0000:43:00] NVIDIA H100", "quark17"),
+    ("[quark17:04411] mca_base_component_repository_open: unable to open", "quark17"),
+    ("127.0.1.1\tquark17.lab.example.com quark17", "quark17"),
+    ("search lab.orchid.example", "orchid"),
+    ("quark17 login: ", "quark17"),
+    ("Loaded X.509 cert 'quark17 Secure Boot Module Signature key: 61482aa2830d'", "quark17"),
+    ("ds=nocloud;h=quark17;i=iid-3", "quark17"),
+    ("ARRAY /dev/md0 metadata=1.2 name=quark17:0 UUID=7c1b2e58:93ad4f06:8e215d90:c3ab17f4", "quark17"),
+    ("rd.md.uuid=7c1b2e58:93ad4f06:8e215d90:c3ab17f4", "93ad4f06"),
+    ("\tnode_desc: quark17 HCA-1", "quark17"),
+    ("ip=[fd00:12:34::9]::[fd00:12:34::1]:64:quark18:eno1:none", "quark18"),
+    ("ifname=eno1:d8:5e:d3:0a:1b:2c", "d8:5e"),
+    ("root=/dev/nfs nfsroot=filer9.lab:/srv/x,vers=3", "filer9"),
+    ("root=nfs4:filer9:/srv/x", "filer9"),
+    ("filer9:/o on /mnt type nfs4 (rw)", "filer9"),
+    ("//filer9/o on /mnt type cifs (rw)", "filer9"),
+    ("rd.iscsi.username=miriam", "miriam"),
+    ('audit: type=1100 acct="miriam" exe="/usr/sbin/sshd"', "miriam"),
+    ("Connection closed by authenticating user miriam 10.2.3.4 port 22 [preauth]", "miriam"),
+    ("miriam     4411  99.0  1.2 123456 7890 ?  Sl 18:22 0:01 python", "miriam"),
+    ("|    0   N/A  N/A   4411   C   ...miriam/orchid/bin/python   512MiB |", "orchid"),
+    ("Signed-off-by: Miriam Oakley <miriam@orchid.dev>", "Oakley"),
+    ("input: Miriam's AirPods (AVRCP) as /devices/virtual/input/input30", "Miriam"),
+    ("\\\\wsl$\\Ubuntu\\home\\miriam\\x", "miriam"),
+    ("Starting home-miriam.mount", "miriam"),
+    ("luks.name=7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4=cellar", "cellar"),
+    ("Finished systemd-cryptsetup@cellar.service", "cellar"),
+    ("Starting Cryptography Setup for cellar...", "cellar"),
+    ("Found device dev-mapper-cellar.device", "cellar"),
+    ("dev-disk-by\\x2duuid-7c1b2e58\\x2d93ad\\x2d4f06\\x2d8e21\\x2d5d90c3ab17f4.device", "7c1b2e58"),
+    ("dev-disk-by\\x2dlabel-orchidstore.device", "orchidstore"),
+    ("BTRFS: device label orchidfs devid 1 transid 99 /dev/nvme0n1p2", "orchidfs"),
+    ("orchidpool/data /data zfs defaults 0 0", "orchidpool"),
+    ("root=zfs:orchidpool/x", "orchidpool"),
+    ("kubepods-pod7c1b2e58_93ad_4f06_8e21_5d90c3ab17f4.slice", "7c1b2e58"),
+    ("docker-" + "3f4a1b2c9d8e7f6a" * 4 + ".scope", "3f4a1b2c9d8e"),
+    ("    GPU PDI                                : 0x9e7769b10f4205b5", "9e7769b1"),
+    ("<gpu_pdi>0x9e7769b10f4205b5</gpu_pdi>", "9e7769b1"),
+    (" Product Asset Tag     : ORCHIDTAG", "ORCHIDTAG"),
+    ("  iSerial                 3 0123456789ABCDEF77", "0123456789ABCDEF77"),
+    ("LU WWN Device Id: 5 002538 e40b8c123", "e40b8c123"),
+    ("flash GUID: 0781-5571-0000-123456789012", "123456789012"),
+    ("sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIJ9fK3xQ", "AAAAGnN"),
+    ("MD5:16:27:ac:a5:76:28:2d:36:63:1b:56:4d:eb:df:a6:48", "16:27:ac"),
+    ("MYSQL_PWD=orchidpw", "orchidpw"),
+)  # fmt: skip
+
 # What a finding needs, and what merely looks private.
 STAYS = (
     "0000:43:00.0", "00000000:43:00.0", "10000:e1:00.0", "PCI:0000:43:00", "[0000:40-ff]-+-03.1", "1002:73a1",
@@ -155,6 +215,10 @@ STAYS = (
     "max_link_width", "LnkSta: Speed 8GT/s, Width x8", "16384MiB", "Image Version : G001.0000.03.03",
     "LoaderEntrySelected-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", "dm-devel@lists.linux.dev", "kernel key: 61ae38f665",
     "0x4100", "keymap=us", "Unique", "token", "password:", "num_tokens=2048", "fe:", "aa:bb",
+    "usb usb1: SerialNumber: 10000:e1:00.0", "Asset Tag: No Asset Tag", "Board Asset Tag: Not Specified", "root=zfs:AUTO",
+    "PPS API ver. 1 - Copyright 2005-2007 Rodolfo Giometti <giometti@linux.it>", "chacha20-poly1305@openssh.com",
+    "ssid 1043 889d", "ssid=0x1043", "[10de:2684] device", "CONFIG_MODULE_SIG_KEY=y", "connection 'Wired connection 1'",
+    "nvcr.io/nvidia/pytorch@sha256:" + "3f4a1b2c9d8e7f6a" * 4, "Searching... ok/done",
 )  # fmt: skip
 
 
@@ -175,6 +239,24 @@ def test_no_secret_survives_in_json(what):
     tree = {"evidence": [{"source": printed.split("\n", maxsplit=1)[0], "value": printed}], printed[:60]: 8}
     redacted = json.dumps(Redactor().value(tree))
     assert [secret for secret in secrets if secret.lower() in redacted.lower()] == []
+
+
+@pytest.mark.parametrize(("line", "secret"), LINES)
+def test_a_line_alone_tells_what_is_private_in_it(line, secret):
+    redacted = Redactor().text(line)
+    assert secret not in redacted
+    assert Redactor().text(redacted) == redacted
+
+
+def test_a_column_of_serial_numbers_goes_and_the_others_stay():
+    redacted = Redactor().text("index, name, serial\n0, NVIDIA H100, 1563421\n1, NVIDIA H100, [N/A]\n\nseries, 1563, 4\n")
+    assert redacted == ("index, name, serial\n0, NVIDIA H100, redacted-serial-1\n1, NVIDIA H100, [N/A]\n\nseries, 1563, 4\n")
+
+
+def test_json_stays_json_where_its_strings_have_lines_of_their_own():
+    before = {"MESSAGE": 'a "b"\n\tSerial Number: S5X0123987\n', "n": 7, "path": "C:\\x"}
+    after = json.loads(Redactor().text(json.dumps(before)))
+    assert after == {**before, "MESSAGE": 'a "b"\n\tSerial Number: redacted-serial-1\n'}
 
 
 @pytest.mark.parametrize("what", PRINTED)
