@@ -15,8 +15,9 @@ from hostdoctor.evidence.attached import Attached, Attachment
 from hostdoctor.evidence.capture_format import Trouble
 from hostdoctor.evidence.packing import Contents, joined
 from hostdoctor.evidence.recording import Failure, Record
+from hostdoctor.facts import block
 from hostdoctor.facts.answers import Answers
-from hostdoctor.redaction import Redactor
+from hostdoctor.redaction import Redactor, structs
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -45,6 +46,8 @@ def redact(contents: Contents, redactor: Redactor) -> Contents:
         redactor.observe(data.decode("utf-8", "replace"))
     for each in contents.attached.files:
         redactor.observe(each.text)
+        if (report := block.find(each.text)) and report.record:
+            structs.observe(report.record, redactor)
     paths = _Paths(redactor)
     manifest = contents.manifest
     return Contents(
@@ -62,9 +65,15 @@ def redact(contents: Contents, redactor: Redactor) -> Contents:
 
 def _attached(attached: Attached, redactor: Redactor, paths: _Paths) -> Attached:
     files = tuple(
-        Attachment(paths.path(each.name), paths.path(each.path), redactor.text(each.text, each.path)) for each in attached.files
+        Attachment(paths.path(each.name), paths.path(each.path), redactor.text(_without_facts(each.text, redactor), each.path))
+        for each in attached.files
     )
     return Attached(files, tuple((paths.path(source), redactor.text(reason)) for source, reason in attached.unread))
+
+
+def _without_facts(text: str, redactor: Redactor) -> str:
+    """A text whose facts, where it is a report that carries them, are redacted as what stands around them is."""
+    return block.rewritten(text, lambda record: structs.redacted(record, redactor))
 
 
 def _record(record: Record, redactor: Redactor, paths: _Paths) -> Record:

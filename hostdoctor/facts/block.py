@@ -16,6 +16,7 @@ import hashlib
 import html
 import lzma
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hostdoctor.facts.codec import LIMIT, SCHEMA, Unintelligible, decode, encode
@@ -90,6 +91,28 @@ def find(text: str) -> Found | None:
     record = next((found for found in understood if isinstance(found, Record)), None)
     problem = "" if record else next(found for found in understood if isinstance(found, str))
     return Found(record, problem, _around(text, pieces))
+
+
+def rewritten(text: str, change: Callable[[Record], Record]) -> str:
+    """A text whose blocks hold other facts; one that is not understood, whose facts nobody can change, is left out."""
+    heads = list(_HEAD.finditer(text)) if MARK in text else []
+    kept, at = [], 0
+    for piece in _pieces(text, heads) if heads else ():
+        head, end = piece
+        if head[2] is None:  # left out already
+            continue
+        record = _understood(text, piece)
+        block = _changed(record, change) if isinstance(record, Record) else left_out(record)
+        kept += [text[at : head.start()], block]
+        at = end.end() if end else len(text)
+    return "".join([*kept, text[at:]])
+
+
+def _changed(record: Record, change: Callable[[Record], Record]) -> str:
+    try:
+        return written(change(record))
+    except Unintelligible as error:
+        return left_out(str(error))
 
 
 class _Piece(NamedTuple):

@@ -17,9 +17,14 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def redacted(facts: S, redactor: Redactor) -> S:
     """A Struct whose texts, also those further down in it, have lost their secrets; words of a fixed list stay."""
+    observe(facts, redactor)
+    return _Rewriting(redactor).struct(facts)
+
+
+def observe(facts: msgspec.Struct, redactor: Redactor) -> None:
+    """Let it learn the names that the texts of a Struct tell."""
     for text in dict.fromkeys(_texts(facts)):
         redactor.observe(text)
-    return _Rewriting(redactor).struct(facts)
 
 
 class _Rewriting:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from hostdoctor import atomic
+from hostdoctor.facts import block
 from hostdoctor.redaction import Redactor
 from tests.trees import Tree, as_nobody, config_space
 
@@ -193,6 +194,30 @@ def test_a_redacted_capture_is_judged_alike(hostdoctor, capture, case):
     assert without_numbers(found) == without_numbers(expected, Redactor())
     fixes = [PLACEHOLDER.sub("X", hostdoctor("fix", *each).stdout) for each in ([file], given)]
     assert fixes[0] == PLACEHOLDER.sub("X", Redactor().text(fixes[1]))
+
+
+@pytest.mark.parametrize("format_", ["markdown", "html", "text"])
+def test_a_report_that_is_captured_loses_what_its_facts_hold(hostdoctor, capture, tmp_path, format_):
+    tree = Tree(tmp_path / "host").common()
+    tree.amd_cards(2)
+    tree.write("proc/cmdline", "ro nfsroot=filer9q:/srv rd.luks.name=7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4=orchidvault\n")
+    report = tmp_path / "report"
+    hostdoctor("report", "--no-redact", "--root", tree.root, "--format", format_, "-o", report)
+    file = capture(report, redact=True)
+    text = next(data for name, data in members(file).items() if name.startswith("attachments/")).decode()
+    facts = block.find(text)
+    assert facts is not None
+    assert facts.record is not None
+    assert "redacted-disk-1" in repr(facts.record)
+    assert not [secret for secret in ("orchidvault", "7c1b2e58", "filer9q") if secret in repr(facts.record) + text]
+    outcomes = [
+        [
+            (each["check"], each["outcome"])
+            for each in json.loads(hostdoctor("scan", "--format", "json", given).stdout)["findings"]
+        ]
+        for given in (file, report)
+    ]
+    assert outcomes[0] == outcomes[1]
 
 
 def test_names_and_numbers_do_not_leave_the_host(hostdoctor, tmp_path):

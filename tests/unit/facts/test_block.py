@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostdoctor.facts import block
-from hostdoctor.facts.block import find, left_out, written
+from hostdoctor.facts.block import find, left_out, rewritten, written
 from hostdoctor.facts.codec import SCHEMA, Unintelligible
 from hostdoctor.facts.host import Environment, Host
 from hostdoctor.facts.record import Record
@@ -133,6 +133,22 @@ def test_bytes_that_are_no_record_are_refused():
 
 def test_a_bomb_is_refused_without_being_unpacked():
     assert "larger than" in find(framed(packed(b" " * (40 << 20)))).problem
+
+
+def test_its_facts_are_changed_in_place():
+    other = Record(RECORD.host, "root", ("x",))
+    text = f"before\n{written(RECORD)}\nbetween\n{written(RECORD)}\nafter"
+    changed = rewritten(text, lambda record: other if record == RECORD else record)
+    assert changed == f"before\n{written(other)}\nbetween\n{written(other)}\nafter"
+    assert rewritten("no block", lambda record: other) == "no block"
+    assert rewritten(f"x\n{left_out('why')}\ny", lambda record: other) == f"x\n{left_out('why')}\ny"
+
+
+def test_facts_that_cannot_be_read_are_not_passed_on_unchanged():
+    whole = written(RECORD)
+    cut, altered = whole[:-400], whole.replace("A", "B", 1)
+    assert rewritten(f"before\n{cut}", lambda record: record) == f"before\n{left_out('its block of facts is cut off')}"
+    assert "the checksum differs\nafter" in rewritten(f"{altered}\nafter", lambda record: record)
 
 
 def framed(inner):
