@@ -27,6 +27,8 @@ _UNJUDGED = ("unknown", "not-applicable")
 _GRAVE = ("failure", "warning")
 # Two single measurements of one copy differ by this much on a host where nothing changed; repeated ones tell it themselves.
 _SINGLE_SPREAD = 0.05
+# What one run repeats shares its clocks, its temperature and its memory, so two runs differ by more than either tells.
+_RUN_SPREAD = 0.02
 _FACTS = (
     ("kernel", "kernel"), ("distribution", "distribution"), ("bios", "BIOS"), ("system", "system"), ("board", "board"),
     ("cpu", "processor"), ("cpu_sockets", "processors"), ("physical_address_bits", "physical address bits"),
@@ -484,7 +486,7 @@ def _judged(was: _Range, now: _Range) -> Verdict:
         return "worse" if now.wrong and not was.wrong else "better" if was.wrong and not now.wrong else "other"
     if was.lowest is None or now.lowest is None or was.highest is None or now.highest is None:
         return "other" if was.lowest is now.lowest else "better" if was.lowest is None else "worse"
-    spread = _SINGLE_SPREAD if was.lowest == was.highest or now.lowest == now.highest else 0.0
+    spread = _SINGLE_SPREAD if was.lowest == was.highest or now.lowest == now.highest else _RUN_SPREAD
     if now.highest < was.lowest * (1 - spread):
         return "worse"
     return "better" if now.lowest * (1 - spread) > was.highest else "other"

@@ -41,10 +41,11 @@ def command(before: str, after: str, format_: str, output: str | None, verbose: 
     Exit status: 0 nothing got worse, 1 something did, 2 wrong usage, 3 one of the two could not be read.
     """
     from hostdoctor.diff import compare  # noqa: PLC0415  so that --help stays quick
+    from hostdoctor.redaction.alike import comparable  # noqa: PLC0415  as above
     from hostdoctor.report import changes  # noqa: PLC0415
 
     labels = _label(before), _label(after)
-    difference = compare(_report(before), _report(after))
+    difference = compare(*comparable(_report(before), _report(after)))
     if format_ == "json":
         data = changes.as_json(difference, *labels)
     elif format_ == "markdown":

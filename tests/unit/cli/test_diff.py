@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.trees import Tree
+
 CASES = Path(__file__).parents[2] / "cases"
 BEFORE, AFTER = CASES / "seed-v620-before", CASES / "seed-v620-after"
 
@@ -83,6 +85,33 @@ def test_captures(hostdoctor, reports, tmp_path):
     done = hostdoctor("diff", tmp_path / "a", tmp_path / "b")
     assert done.returncode == 0
     assert done.stdout.splitlines()[1:] == hostdoctor("diff", *reports).stdout.splitlines()[1:]
+
+
+def test_a_placeholder_is_no_change_against_the_secret_or_another_number(hostdoctor, tmp_path):
+    """Two outputs number what they replace each for itself, and this host is not redacted at all."""
+    line = "root=UUID=7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4 ro nfsroot=filer9:/srv ip=10.20.30.40::10.20.30.1:255.0.0.0:quark17:eno1"
+    tree = Tree(tmp_path / "host").common().write("proc/cmdline", f"{line}\n")
+    tree.amd_cards(2)
+    whole, redacted, elsewhere = (tmp_path / name for name in ("whole.json", "redacted.json", "elsewhere.json"))
+    hostdoctor("scan", "--root", tree.root, "--format", "json", "-o", whole)
+    hostdoctor("report", "--root", tree.root, "--format", "json", "-o", redacted)
+    assert "redacted-host-1" in redacted.read_text()
+    elsewhere.write_text(
+        redacted.read_text().replace("redacted-host-1", "redacted-host-7").replace("8000-000000000001", "8000-000000000004")
+    )
+    for pair in ((whole, redacted), (redacted, whole), (redacted, elsewhere), (tree.root, elsewhere)):
+        done = hostdoctor("diff", *pair)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "nothing changed")
+    tree.write("proc/cmdline", f"{line} iommu=pt\n")
+    assert "  command line: + iommu=pt" in hostdoctor("diff", redacted, tree.root).stdout.splitlines()
+
+
+def test_what_changed_in_a_report_that_is_not_redacted_is_told_as_it_is(hostdoctor, tmp_path):
+    made = []
+    for number, name in enumerate(("7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4", "9c1b2e58-93ad-4f06-8e21-5d90c3ab17f4")):
+        tree = Tree(tmp_path / f"{number}").common().write("proc/cmdline", f"root=UUID={name} ro\n")
+        made.append(tree.root)
+    assert "root=UUID=7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4 → root=UUID=9c1b2e58" in hostdoctor("diff", *made).stdout
 
 
 def test_against_this_host(hostdoctor, reports):
