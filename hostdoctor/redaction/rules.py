@@ -56,7 +56,8 @@ def _place(needs: str, pattern: str, flags: int = 0) -> Place:
 HOSTS_AND_USERS = (
     # --- logs ---------------------------------------------------------------------------------------------------------
     _place(":", rf"^{_BEFORE}{_DATED} {_HOST} {_PROGRAM}"),
-    _place("nccl", rf"(?<![\w.-]){_HOST}:\d{{1,10}}:\d{{1,10}} \[\d{{1,4}}\] (?:\S{{1,80}} ){{0,2}}NCCL"),
+    _place("<", rf"^<\d{{1,3}}>1 {_DATED} {_HOST} "),
+    _place("nccl", rf"(?<![\w.-]){_HOST}:\d{{1,10}}(?::\d{{1,10}})? \[\d{{1,4}}\] (?:\S{{1,80}} ){{0,2}}NCCL"),
     _place("hostname", rf"\b(?:[sS]et hostname to|[hH]ostname set to) <?{_HOST}"),
     _place("session", rf"\bsession (?:opened|closed) for user {_USER}"),
     _place("session", rf"\b[sS]ession \S{{1,16}} of [uU]ser {_USER}"),
@@ -66,7 +67,11 @@ HOSTS_AND_USERS = (
     _place("cron", rf"\bCRON\[\d{{1,9}}\]: \({_USER}\)"),
     # --- what names the host --------------------------------------------------------------------------------------------
     _place("linux ", rf"\bLinux {_HOST} \d{{1,3}}\.\d{{1,4}}\.\d{{1,5}}\S{{0,100}} #\d"),
-    _place("host|node|pod|computer", rf"(?i){_HOST_FIELD}\"?[ \t]{{0,20}}[:=][ \t]{{0,20}}[\"']?{_HOST}(?:{_END}| HCA-\d)"),
+    _place("host|node|pod|computer", rf"(?i){_HOST_FIELD}\"?[ \t]{{0,60}}[:=][ \t]{{0,20}}[\"']?{_HOST}(?:{_END}| HCA-\d)"),
+    _place("--", rf"(?<!\S)--(?:master[_-]addr|rdzv[_-]endpoint|hosts?)[ =]{_HOST}"),
+    _place(" -h ", rf" -H {_HOST}(?::\d{{1,5}},(?P<host2>[A-Za-z0-9][\w.-]{{0,252}}))?:\d{{1,5}}\b"),
+    _place("hostname", rf"[$#] hostname(?: -\w)?[ \t\r]{{0,9}}\n{_HOST}[ \t\r]{{0,9}}$"),
+    _place("\u327f", rf"\({_USER}\u327f{_HOST}\)"),
     _place("node=", r"\bnode=\"(?P<host>[A-Za-z][\w.-]{2,252})\""),
     _place("pid", rf"\bPid +\d{{1,10}} on +{_HOST} device +\d"),
     _place(":", r"^\[(?![0-9a-f]{4}:[0-9a-f]{4}\])(?P<host>[A-Za-z][\w.-]{1,252}):\d{4,10}\] "),
@@ -88,16 +93,20 @@ HOSTS_AND_USERS = (
     _place("nfsroot=", rf"\bnfsroot={_HOST}:"),
     _place("root=", rf"\b(?:net)?root=(?:nfs4?|nbd|iscsi):@?{_HOST}:"),
     # --- what names users ------------------------------------------------------------------------------------------------
-    _place("uid=", rf"\b(?:uid|euid|auid|loginuid)=\d{{1,10}}\({_USER}\)"),
+    _place("uid=", rf"\b(?:uid|euid|auid|loginuid)=\d{{1,10}}\((?:(?P<user2>\w{{1,64}})\\{{1,2}})?{_USER}\)"),
     _place("=", rf"(?<=[=,])[1-9]\d{{3,9}}\({_USER}\)"),
     _place("user|logname|acct", rf"(?i)(?<![a-z0-9])(?:user(?:_?name)?|logname|acct){_IS}{_USER}"),
     _place("sudo", rf"\bsudo (?:-[A-Z-]\w{{0,15}} ){{0,4}}(?:-u|--user)[ =]?{_USER}"),
     _place(" user ", rf"\b(?:authenticating|invalid|from) user {_USER} \S{{2,64}} port \d"),
     _place("registered owner", rf"\bRegistered Owner: {{1,30}}{_USER}"),
+    _place("whoami", rf"[$#] whoami[ \t\r]{{0,9}}\n{_USER}[ \t\r]{{0,9}}$"),
+    _place("@", rf"(?<![\w.@/+-]){_USER}@(?=(?:\d{{1,3}}\.){{3}}\d{{1,3}}\b)"),
+    _place("logged in as", rf"\blogged in as:? {_USER}"),
+    _place("wandb.ai/", rf"\bwandb\.ai/{_USER}/"),
     _place("keyring for", rf"\bkeyring for {_USER}"),
     _place("pts/|tty", rf"^{_USER} {{1,40}}(?:pts/\d|tty\d)"),
     _place(".", rf"^{_USER}\+? {{1,12}}\d{{1,7}} {{1,4}}\d{{1,3}}\.\d {{1,4}}\d{{1,3}}\.\d "),
-    _place("input: ", r"\binput: (?P<user>[^\n:'\u2019]{2,40})['\u2019]s\b"),
+    _place("input: |product: ", r"\b(?:input|Product): (?P<user>[^\n:'\u2019]{2,40})['\u2019]s\b"),
     _place("@", rf"(?<![^\W\d_])(?P<user>(?:{_CAPITAL} ){{1,3}}{_CAPITAL}) <(?!(?i:{_PUBLIC})>)[\w.+-]{{1,64}}@"),
     _place(":/", rf"^{_USER}:[^:\n]{{0,128}}:[1-9]\d{{3,9}}:\d{{1,10}}:(?P<user2>[^:,\n]{{1,100}})?[^:\n]{{0,200}}:/"),
     _place(" : ", rf"^{_USER} : (?:[a-z_][\w-]{{0,31}} ){{0,40}}?(?:(?P=user)|{_GROUP})(?=[ \r]|$)"),
@@ -120,7 +129,7 @@ NETWORKS = (
 )  # fmt: skip
 
 _SERIAL_NAME = (
-    r"(?:serial(?:[ _-]?(?:numbers?|num|no|nr)\.?)?|unique[ _-]?id|(?:xgmi[ _])?hive[ _]?id|(?:asset|service)[ _-]?tag"
+    r"(?:serial(?:[ _-]?(?:short|numbers?|num|no|nr)\.?)?|unique[ _-]?id|(?:xgmi[ _])?hive[ _]?id|(?:asset|service)[ _-]?tag"
     r"|fru[ _]?id|pdi|(?:flash[ _])?guid"
     r"|board[ _-]part[ _-](?:number|no)|(?:node|port|sys(?:tem)?[ _]image|fabric|cluster)[ _]?(?:guid|uuid)|machine[ _-]?id"
     r"|boot[ _-]?id|wwn|wwid|nguid)"
@@ -136,6 +145,11 @@ SERIALS = (
     _place("serial|id|tag|number|guid|uuid|wwn|pdi", rf"(?i)(?<![a-z0-9]){_SERIAL_NAME}{_SAYS}{_SERIAL}"),
     _place("serial", rf"(?i){_SERIAL_OF}{_SAYS}{_SERIAL}"),
     _place("asset", rf"(?i)\basset[ _]?tag{_SAYS}(?P<tag>[^\s\"'<>,;|:=]{{3,64}})[ \t\r]{{0,9}}$"),
+    _place("serial", r"\b[sS]erial [\"']?(?P<serial>(?=[A-Z]{0,40}\d)[A-Z0-9]{8,40})\b"),
+    _place("ppin", r"\bPPIN:? (?:0x)?(?P<serial>[0-9a-f]{16})\b"),
+    _place("sas", r"(?i)\bsas[_ ]address[ (:=]{1,3}(?P<serial>(?:0x)?[0-9a-f]{16})\b"),
+    _place("guid", r"(?i)\bguid:? (?P<serial>(?:0x)?[0-9a-f]{16})\b"),
+    _place("h-|s-|r-", r"(?<![\w-])[HSR]-(?P<serial>(?:0x)?[0-9a-f]{16})\b"),
     _place("iserial", rf"\biSerial {{1,30}}\d{{1,3}} (?!{_FUNCTION})(?P<serial>\S{{4,128}})"),
     _place(
         "wwn device id|eui-64", r"(?i)\b(?:WWN Device Id|EUI-64): {1,30}(?P<serial>(?:[0-9a-f] )?[0-9a-f]{6} [0-9a-f]{9,10})\b"
@@ -147,7 +161,7 @@ SERIALS = (
 
 _KEY_NAME = (
     r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|secret[_-]?key"
-    r"|license[_-]?key|psk)"
+    r"|license[_-]?key|psk|rootpw)"
 )
 TOKENS = (
     _place(
@@ -156,7 +170,7 @@ TOKENS = (
     ),
     _place("bearer|basic", r"\b(?:[bB]earer|Basic) (?P<token>[\w.+/=~-]{16,4096})"),
     _place(
-        "token|secret|pass|credential|key|psk",
+        "token|secret|pass|credential|key|psk|rootpw",
         rf"(?i){_KEY_NAME}\"?(?:[ \t]{{0,4}}[=:][ \t]{{0,4}}[\"']?)(?P<token>[^\s\"'<>,;&|]{{1,512}})",
     ),
     _place(
@@ -168,13 +182,19 @@ TOKENS = (
         r"\b(?!CONFIG_)[A-Z][A-Z0-9_]{0,40}_(?:KEY|PASS|PWD|PSK|PAT|AUTH)=[\"']?(?P<token>[^\s\"'<>,;&|]{1,512})",
     ),
     _place("set_credential", r"\bsystemd\.set_credential(?:_binary)?=[^\s:]{1,80}:(?P<token>\S{1,512})"),
-    _place("://", r"://(?P<token>[^\s/@:\"'<>]{1,128}:[^\s/@\"'<>]{1,256})@"),
+    _place("://", r"://(?P<token>[^\s/@:\"'<>]{0,128}:[^\s/@\"'<>]{1,256})@"),
+    _place("curl", r"\bcurl\b[^\n]{0,300}? (?:-u|--user)[ =]?[\"']?(?P<token>[^\s:\"']{1,64}:[^\s\"']{1,128})"),
+    _place("login", r"\blogin\b[^\n]{0,200}? -p[ =]?[\"']?(?P<token>[^\s\"'-][^\s\"']{1,128})"),
+    _place("cookie:", r"(?i)\bcookie: (?P<token>[\w.-]{1,80}=[^\n\"']{1,4000})"),
+    _place("sig", r"(?i)[?&](?:sig|(?:x-amz-)?signature)=(?P<token>[^\s&\"'<>]{4,1000})"),
     _place("iscsi:", r"\biscsi:(?P<token>[^\s/@:\"'<>]{1,128}:[^\s/@\"'<>]{1,256})@"),
     _place(
-        "hf_|sk-|gh|glpat|xox|akia|aiza|nvapi|eyj|tskey",
+        "hf_|sk-|gh|glpat|xox|akia|aiza|nvapi|eyj|tskey|age-|npm_|pypi-|_live_|dckr_|dapi|r8_|sg.|ya29|gsk_",
         r"(?<![A-Za-z0-9])(?P<token>hf_[A-Za-z0-9]{16,200}|sk-[\w-]{20,200}|gh[pousr]_[A-Za-z0-9]{20,200}|github_pat_\w{20,200}"
         r"|glpat-[\w-]{16,200}|xox[abprs]-[\w-]{10,200}|AKIA[A-Z0-9]{16}|AIza[\w-]{30,60}|nvapi-[\w-]{20,200}"
-        r"|eyJ[\w-]{10,4000}\.[\w-]{10,8000}\.[\w-]{0,2000}|tskey-[\w-]{10,200})",
+        r"|eyJ[\w-]{10,4000}\.[\w-]{10,8000}\.[\w-]{0,2000}|tskey-[\w-]{10,200}|AGE-SECRET-KEY-1[A-Z0-9]{40,80}"
+        r"|npm_[A-Za-z0-9]{30,60}|pypi-Ag[\w-]{20,400}|[prs]k_live_[A-Za-z0-9]{16,200}|dckr_pat_[\w-]{16,80}|dapi[0-9a-f]{32}"
+        r"|r8_[A-Za-z0-9]{30,60}|SG\.[\w-]{16,40}\.[\w-]{30,80}|ya29\.[\w-]{20,400}|gsk_[A-Za-z0-9]{20,80})",
     ),
     _place("ssh-", r"\b(?:sk-)?ssh-(?:rsa|ed25519|dss)(?:@openssh\.com)? (?P<token>[A-Za-z0-9+/]{32,2000}={0,2})"),
     _place("ecdsa|sha256:", r"\b(?:ecdsa-sha2-nistp\d{3}(?:@openssh\.com)? |SHA256:)(?P<token>[A-Za-z0-9+/]{32,2000}={0,2})"),
@@ -189,6 +209,9 @@ _VOLUME = rf"(?P<disk>{_NO_VOLUME}[A-Za-z][\w.+-]{{0,63}}/[\w.+:-]{{1,64}})"
 DISKS = (
     _place("/dev/mapper/", r"/dev/mapper/(?P<disk>[\w.+-]{1,128})"),
     _place("/by-", r"/by-(?:id|label|partlabel)/(?P<disk>[^\s/\"',;:)]{1,128})"),
+    _place("label=", r"\b(?:PART)?LABEL=\"(?P<disk>[^\"\n]{1,128})\""),
+    _place("id_fs_label|dm_name|id_part", r"\b(?:ID_FS_LABEL(?:_ENC)?|DM_NAME|ID_PART_ENTRY_NAME)=(?P<disk>\S{1,128})"),
+    _place("id_fs_uuid", rf"\bID_FS_UUID(?:_ENC)?={_SHORT_UUID}"),
     _place("label=", r"\b(?:PART)?LABEL=[\"']?(?P<disk>[^\s\"',;:)]{1,128})"),
     _place("uuid=", rf"\b(?:PART)?UUID=[\"']?{_SHORT_UUID}"),
     _place("uuid/", rf"/by-(?:part)?uuid/{_SHORT_UUID}"),
@@ -260,14 +283,14 @@ ADDRESS_AFTER = re.compile(r"(?::\d{2,5}(?!\d)|/\d{1,2}(?!\d)|<\d{1,5}>|%\w|::)"
 
 # --- paths ------------------------------------------------------------------------------------------------------------
 _PART = r"[^/\s\"'<>:,;|()\[\]{}*?$&`\\]"
-_HOME = r"(?P<base>/(?:home|Users|run/media)/)(?P<user>%s{1,64})(?P<tail>(?:/%s{1,255}){0,64})"
+_HOME = r"(?P<base>/(?:home|Users|(?:run/)?media)/)(?P<user>%s{1,64})(?P<tail>(?:/%s{1,255}){0,64})"
 _ROOT = r"(?P<base>(?<![\w/)@.-])(?:/root|~)(?=/))(?P<tail>(?:/%s{1,255}){1,64})"
 _CUT = r"(?P<base>(?<= )\.\.\.)(?P<tail>%s{1,64}(?:/%s{1,255}){1,64})"  # by nvidia-smi, of a process
 _QUOTED = r"[^/\"'\n<>:]"
 PATHS = (
-    _place("/home/|/users/|/run/media/", rf"(?P<quote>[\"']){_HOME % (_QUOTED, _QUOTED)}(?=(?P=quote)|/(?P=quote))"),
+    _place("/home/|/users/|/media/", rf"(?P<quote>[\"']){_HOME % (_QUOTED, _QUOTED)}(?=(?P=quote)|/(?P=quote))"),
     _place("/root/|~/", rf"(?P<quote>[\"']){_ROOT % _QUOTED}(?=(?P=quote)|/(?P=quote))"),
-    _place("/home/|/users/|/run/media/", _HOME % (_PART, _PART)),
+    _place("/home/|/users/|/media/", _HOME % (_PART, _PART)),
     _place("/root/|~/", _ROOT % _PART),
     _place(" ...", _CUT % (_PART, _PART)),
 )  # fmt: skip

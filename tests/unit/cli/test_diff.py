@@ -89,7 +89,9 @@ def test_captures(hostdoctor, reports, tmp_path):
 
 def test_a_placeholder_is_no_change_against_the_secret_or_another_number(hostdoctor, tmp_path):
     """Two outputs number what they replace each for itself, and this host is not redacted at all."""
-    line = "root=UUID=7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4 ro nfsroot=filer9:/srv ip=10.20.30.40::10.20.30.1:255.0.0.0:quark17:eno1"
+    line = (
+        "root=UUID=7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4 ro nfsroot=filer9:/srv nameserver=10.20.30.40 systemd.hostname=quark17"
+    )
     tree = Tree(tmp_path / "host").common().write("proc/cmdline", f"{line}\n")
     tree.amd_cards(2)
     whole, redacted, elsewhere = (tmp_path / name for name in ("whole.json", "redacted.json", "elsewhere.json"))
