@@ -112,7 +112,7 @@ class Redactor:
         if whole and body and "\n" not in body:
             kind = "host" if whole["host"] else "serial"
             self._learn(kind, body)
-            return text.replace(body, self._rewriter.part(kind, body))
+            return text.replace(body, self._names.part(kind, body))
         self.observe(text)
         if text.lstrip()[:1] in ("{", "["):
             text = _ESCAPED.sub(self._escaped, text)
@@ -177,7 +177,7 @@ class Redactor:
         if isinstance(key, str) and isinstance(value, str):
             for kind, pattern in rules.KEYS.items():
                 if pattern.fullmatch(key):
-                    return self._rewriter.part(kind, value)
+                    return self._names.part(kind, value)
         return self._tree(value, done)
 
     def _binary(self, data: bytes, source: str) -> bytes:

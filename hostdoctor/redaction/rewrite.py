@@ -58,6 +58,10 @@ class Names:
             self._last[kind] = self._numbers[kind, key] = number
         return number
 
+    def part(self, kind: str, secret: str) -> str:
+        """What stands in a private place, replaced where it is a secret."""
+        return self.placed(kind, secret) if self.is_secret(kind, secret) else secret
+
     def is_placeholder(self, secret: str) -> bool:
         """Whether it stands for a secret already; then no other secret gets it."""
         found = placeholder_in(secret)
@@ -133,8 +137,8 @@ def _ending(host: str) -> str:
     return ending if ending.isalpha() and len(ending) >= 2 else ""
 
 
-class Rewriter:
-    """Replaces secrets in texts of one output."""
+class _Shapes:
+    """Replaces what shows by its shape alone that it is private."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -152,56 +156,11 @@ class Rewriter:
         )
 
     def text(self, text: str) -> str:
-        """The text without its secrets."""
-        lowered = text.lower()
-        for start, end in reversed([*private_cells(text)]):
-            text = text[:start] + self.part("serial", text[start:end]) + text[end:]
-        text = self._in_places(text, lowered, (*rules.TOKENS, *rules.SERIALS, *rules.DISKS))
-        for place in rules.DATASETS:
-            if any(word in lowered for word in place.needs):
-                text = place.pattern.sub(self._dataset, text)
-        text = self._in_places(text, lowered, (*rules.NETWORKS, *rules.HOSTS_AND_USERS, *rules.PATHS))
-        if "@" in text:
-            text = rules.AT.sub(self._at, text)
-        text = self._without_learnt(text)
-        for sign, pattern, put in self._shapes:  # last: what stands before four numbers tells whether they are an address
+        """The text without them."""
+        for sign, pattern, put in self._shapes:
             if sign in text:
                 text = pattern.sub(put, text)
         return text
-
-    def part(self, kind: str, secret: str) -> str:
-        """What stands in a private place, replaced where it is a secret."""
-        return self._names.placed(kind, secret) if self._names.is_secret(kind, secret) else secret
-
-    def _in_places(self, text: str, lowered: str, places: Iterable[rules.Place]) -> str:
-        for place in places:
-            if any(word in lowered for word in place.needs):
-                text = place.pattern.sub(self._in_place, text)
-        return text
-
-    def _in_place(self, match: re.Match[str]) -> str:
-        text, at = [], match.start()
-        for name in sorted(match.re.groupindex, key=match.start):
-            start, end = match.span(name)
-            if name in ("quote", "base") or start < at:
-                continue
-            part = (
-                re.sub(r"[^/]+", self._path_part, match[name]) if name == "tail" else self.part(name.rstrip("2"), match[name])
-            )
-            text += [match.string[at:start], part]
-            at = end
-        return "".join((*text, match.string[at : match.end()]))
-
-    def _path_part(self, match: re.Match[str]) -> str:
-        part = match[0]
-        if words.is_common_part(part) or not part.strip(".") or self._names.is_placeholder(part):
-            return part
-        return self._names.placed(self._names.learnt.get(part.lower(), "path"), part)
-
-    def _dataset(self, match: re.Match[str]) -> str:
-        start, end = (at - match.start() for at in match.span("dataset"))
-        parts = re.sub(r"[^/@]+", lambda part: self.part("disk", part[0]), match["dataset"])
-        return match[0][:start] + parts + match[0][end:]
 
     def _uuid(self, match: re.Match[str]) -> str:
         secret, apart = match[0], match.groupdict().get("apart", "-")
@@ -219,7 +178,7 @@ class Rewriter:
 
     def _gpu_id(self, match: re.Match[str]) -> str:
         is_cut_placeholder = "00000000-0000-4000-8000-000000000000".startswith(match[2][:30])
-        return match[0] if is_cut_placeholder else f"{match[1]}-{self.part('serial', match[2])}"
+        return match[0] if is_cut_placeholder else f"{match[1]}-{self._names.part('serial', match[2])}"
 
     def _interface(self, match: re.Match[str]) -> str:
         return match[0] if self._names.is_placeholder(match[1]) else match[0][:3] + self._names.placed("mac", match[1])
@@ -255,9 +214,70 @@ class Rewriter:
         )
         return self._names.placed("ipv4", address) if is_address else address
 
+
+class Rewriter:
+    """Replaces secrets in texts of one output."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._shapes = _Shapes(names)
+
+    def text(self, text: str) -> str:
+        """The text without its secrets."""
+        lowered = text.lower()
+        text = self._in_cells(text)
+        text = self._in_places(text, lowered, (*rules.TOKENS, *rules.SERIALS, *rules.DISKS))
+        for place in rules.DATASETS:
+            if any(word in lowered for word in place.needs):
+                text = place.pattern.sub(self._dataset, text)
+        text = self._in_places(text, lowered, (*rules.NETWORKS, *rules.HOSTS_AND_USERS, *rules.PATHS))
+        if "@" in text:
+            text = rules.AT.sub(self._at, text)
+        text = self._without_learnt(text)
+        return self._shapes.text(text)  # last: what stands before four numbers tells whether they are an address
+
+    def _in_cells(self, text: str) -> str:
+        kept, at = [], 0
+        for start, end in private_cells(text):
+            kept += [text[at:start], self._names.part("serial", text[start:end])]
+            at = end
+        return "".join((*kept, text[at:])) if kept else text
+
+    def _in_places(self, text: str, lowered: str, places: Iterable[rules.Place]) -> str:
+        for place in places:
+            if any(word in lowered for word in place.needs):
+                text = place.pattern.sub(self._in_place, text)
+        return text
+
+    def _in_place(self, match: re.Match[str]) -> str:
+        text, at = [], match.start()
+        for name in sorted(match.re.groupindex, key=match.start):
+            start, end = match.span(name)
+            if name in ("quote", "base") or start < at:
+                continue
+            part = (
+                re.sub(r"[^/]+", self._path_part, match[name])
+                if name == "tail"
+                else self._names.part(name.rstrip("2"), match[name])
+            )
+            text += [match.string[at:start], part]
+            at = end
+        return "".join((*text, match.string[at : match.end()]))
+
+    def _path_part(self, match: re.Match[str]) -> str:
+        part = match[0]
+        if words.is_common_part(part) or not part.strip(".") or self._names.is_placeholder(part):
+            return part
+        return self._names.placed(self._names.learnt.get(part.lower(), "path"), part)
+
+    def _dataset(self, match: re.Match[str]) -> str:
+        start, end = (at - match.start() for at in match.span("dataset"))
+        parts = re.sub(r"[^/@]+", lambda part: self._names.part("disk", part[0]), match["dataset"])
+        return match[0][:start] + parts + match[0][end:]
+
     def _at(self, match: re.Match[str]) -> str:
         if is_user_and_host(match):
-            return f"{self.part('user', match[1])}@{self.part('host', match[2])}"
+            return f"{self._names.part('user', match[1])}@{self._names.part('host', match[2])}"
         ending = _ending(match[2])
         if (
             not ending

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hostdoctor.redaction import rules
 
 _MOST_COLUMNS = 300  # amd-smi has about 150
+_NUMBER = re.compile(r"[\w-]{3,64}")  # not the words of a sentence that has as many commas
 _TELLING = ("serial", "unique", "pdi")
 
 
@@ -21,7 +23,7 @@ def private_cells(text: str) -> Iterator[tuple[int, int]]:
         cells = line.split(",", _MOST_COLUMNS)
         if len(cells) == width:
             spans = [*_spans(cells, at)]
-            yield from (spans[column] for column in private if spans[column][0] < spans[column][1])
+            yield from (spans[column] for column in private if _NUMBER.fullmatch(text, *spans[column]))
         else:
             private = _private_columns(cells)
             width = len(cells) if private else 0

@@ -284,6 +284,11 @@ def test_a_column_of_serial_numbers_goes_and_the_others_stay():
     assert redacted == ("index, name, serial\n0, NVIDIA H100, redacted-serial-1\n1, NVIDIA H100, [N/A]\n\nseries, 1563, 4\n")
 
 
+def test_a_sentence_with_commas_is_no_table():
+    text = "the serial number, the name\nAER: 12 corrected, 3 others\n"
+    assert Redactor().text(text) == text
+
+
 def test_json_stays_json_where_its_strings_have_lines_of_their_own():
     before = {"MESSAGE": 'a "b"\n\tSerial Number: S5X0123987\n', "n": 7, "path": "C:\\x"}
     after = json.loads(Redactor().text(json.dumps(before)))
