@@ -202,7 +202,7 @@ def _by_key(findings: Iterable[Finding], cards: _Cards | None = None) -> dict[_K
 def _findings(before: Report, after: Report, cards: _Cards) -> Iterator[Change]:
     old, new = _by_key(before.findings, cards), _by_key(after.findings)
     ran = [{finding.check for finding in report.findings} for report in (before, after)]
-    judged_now = _judged_as_a_whole(after)
+    judged_now, unknown_before = _judged_as_a_whole(after), _unknown(before)
     for key in dict.fromkeys((*new, *old)):
         if any(key[0] not in checks for checks in ran) or cards.is_about_untold(key[1]):
             continue
@@ -213,7 +213,8 @@ def _findings(before: Report, after: Report, cards: _Cards) -> Iterator[Change]:
                 were.remove(was)
                 are.remove(same)
                 yield from _same_finding(was, same)
-        for old_one, new_one in zip_longest(were, are):
+        for found, new_one in zip_longest(were, are):
+            old_one = found or (unknown_before.get(key[0]) if new_one and new_one.outcome in _PROBLEMS else None)
             if old_one is not None and new_one is not None and old_one.outcome == new_one.outcome:
                 yield from _same_finding(old_one, new_one)
             else:
@@ -227,6 +228,12 @@ def _judged_as_a_whole(report: Report) -> set[str]:
     if report.evidence.kind == "attachments":
         judged = [finding for finding in judged if finding.outcome == "ok" and not finding.subject]
     return {finding.check for finding in judged}
+
+
+def _unknown(report: Report) -> dict[str, Finding]:
+    """The checks that judged nothing because something they need is not told, each with one finding that says so."""
+    judged = {finding.check for finding in report.findings if finding.outcome != "unknown"}
+    return {finding.check: finding for finding in report.findings if finding.check not in judged}
 
 
 def _same_finding(was: Finding, now: Finding) -> Iterator[Change]:
@@ -265,8 +272,11 @@ def _moved_finding(key: _Key, was: Finding | None, now: Finding | None, judged: 
     check, subject = key
     old, new = was.outcome if was else "", now.outcome if now else ""
     before, after = was.title if was else "", now.title if now else ""
-    if new in _PROBLEMS and (old not in _PROBLEMS or _rank(new) < _rank(old)):
-        verdict: Verdict = "worse" if new in _GRAVE else "other"
+    if new in _PROBLEMS and old == "unknown":
+        verdict: Verdict = "other"  # it may have been so all the time
+        what, before = f"{new}, not judged before", ""
+    elif new in _PROBLEMS and (old not in _PROBLEMS or _rank(new) < _rank(old)):
+        verdict = "worse" if new in _GRAVE else "other"
         what = f"new {new}" if old not in _PROBLEMS else f"worse, {old} before and {new} now"
     elif new in _PROBLEMS:
         verdict, what = "better", f"better, {old} before and {new} now"

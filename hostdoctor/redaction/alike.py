@@ -6,6 +6,7 @@ itself even less: in a comparison each stands for anything of its kind.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TypeVar
 
@@ -43,7 +44,8 @@ def _plain(report: S) -> S:
 
 
 def _json(report: msgspec.Struct) -> str:
-    return msgspec.json.encode(report).decode("utf-8", "replace")
+    """As JSON, whose bytes that were no UTF-8 in a file's name stay what they are."""
+    return json.dumps(msgspec.to_builtins(report), ensure_ascii=False)
 
 
 def _without_numbers(text: str) -> str:

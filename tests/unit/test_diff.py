@@ -108,7 +108,8 @@ FINE = finding(outcome="ok", title="x16, all it can do")
         ([finding(outcome="info")], [FINE], "better", "no longer: {}: trained at x8"),
         ([finding()], [finding(outcome="unknown", title="?")], "other", "failure no longer judged: {}: trained at x8"),
         ([finding(outcome="unknown")], [FINE], "better", "judged now: {}: x16, all it can do"),
-        ([finding(outcome="unknown")], [finding()], "worse", "new failure: {}: trained at x8"),
+        ([finding(outcome="unknown")], [finding()], "other", "failure, not judged before: {}: trained at x8"),
+        ([finding(outcome="unknown", subject=())], [finding()], "other", "failure, not judged before: {}: trained at x8"),
         ([finding()], [finding(title="trained at x4")], "other", "still failure: {}: trained at x8 → trained at x4"),
         (
             [finding("kernel-parameters", "warning", ("amd_iommu=on",), "no such option")],
@@ -125,6 +126,7 @@ def test_findings(before, after, verdict, line):
 def test_what_is_not_judged_is_no_change():
     assert told(report(FINE), report(finding(outcome="unknown"))) == []
     assert told(report(finding(outcome="not-applicable")), report(FINE)) == []
+    assert told(report(finding(outcome="unknown", subject=())), report(FINE)) == []
 
 
 def test_values_of_evidence_by_their_source_without_the_line():

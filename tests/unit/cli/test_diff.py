@@ -108,6 +108,17 @@ def test_a_placeholder_is_no_change_against_the_secret_or_another_number(hostdoc
     assert "  command line: + iommu=pt" in hostdoctor("diff", redacted, tree.root).stdout.splitlines()
 
 
+def test_names_that_are_no_utf_8(hostdoctor, tmp_path):
+    folder = tmp_path / "pasted"
+    folder.mkdir()
+    (folder / "x\udcff.txt").write_bytes((CASES / "seed-v620-after/attachments/lspci-vvv.txt").read_bytes())
+    redacted = tmp_path / "redacted.json"
+    hostdoctor("report", "--root", AFTER / "input", "--format", "json", "-o", redacted)
+    for pair in ((folder, folder), (folder, redacted)):
+        done = hostdoctor("diff", *pair)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_changed_in_a_report_that_is_not_redacted_is_told_as_it_is(hostdoctor, tmp_path):
     made = []
     for number, name in enumerate(("7c1b2e58-93ad-4f06-8e21-5d90c3ab17f4", "9c1b2e58-93ad-4f06-8e21-5d90c3ab17f4")):
