@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from hostdoctor import knowledge
-from hostdoctor.facts.bandwidth import HOST, Transfer, host_node
+from hostdoctor.facts.bandwidth import Transfer, host_node, is_host
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Check, Cost, Evidence, Finding, Outcome
 from hostdoctor.measured import MOST_OF_PCIE_GBS, HostMeasurements, Measured, best, shown, spread
@@ -79,8 +79,7 @@ def judge(view: View) -> Iterator[Finding]:
 
 
 def _verdict(view: View, measured: Measured, gpu: str, found: HostMeasurements) -> Verdict:
-    wrong = next((each for ends, each in measured.wrong.items() if _is_host_copy_of(gpu, ends)), None)
-    if wrong is not None:
+    if wrong := measured.host_data_wrong(gpu):
         title = "no rate is given: data arrived wrong, and the rate of wrong data means nothing"
         return Verdict("wrong", "unknown", title, evidence=(Evidence(wrong.source, wrong.text),))
     if broken := next((each for ends, each in measured.broken.items() if _is_host_copy_of(gpu, ends)), None):
@@ -102,7 +101,7 @@ def _verdict(view: View, measured: Measured, gpu: str, found: HostMeasurements) 
 
 
 def _is_host_copy_of(gpu: str, ends: tuple[str, str]) -> bool:
-    return gpu in ends and any(end == HOST or end.startswith(f"{HOST}:") for end in ends)
+    return gpu in ends and any(map(is_host, ends))
 
 
 def _near(view: View, gpu: str, side: Mapping[str, Sequence[Transfer]]) -> Transfer | None:

@@ -599,6 +599,7 @@ def _outliers(measured: Measured) -> dict[str, Verdict]:
             ends: each.gbs
             for ends, found in measured.pairs.items()
             if (each := least(found.both_ways if both_ways else found.one_way)) and each.gbs is not None
+            if not measured.data_wrong(*ends)
         }
         if rates:
             return _slow_ones(measured, rates, MOST_OF_PCIE_GBS * (2 if both_ways else 1))

@@ -234,6 +234,10 @@ class Measured:
         """Wrong data of a pair in either direction, or somewhere in a run that does not tell where."""
         return self.wrong.get((a, b)) or self.wrong.get((b, a)) or self.wrong.get(("", ""))
 
+    def host_data_wrong(self, subject: str) -> Verification | None:
+        """Wrong data of a GPU's copies with host memory, of any node and in either direction."""
+        return next((each for ends, each in self.wrong.items() if subject in ends and any(map(is_host, ends))), None)
+
     # --- what a way gives ---------------------------------------------------------------------------------------------
 
     @cached_property
@@ -312,9 +316,9 @@ class Measured:
         return self._narrowest(below)
 
     def host_rate(self, subject: str) -> Transfer | None:
-        """The slower of a GPU's best copies to and from the host."""
+        """The slower of a GPU's best copies to and from the host; nothing where their data were wrong."""
         copies = self.host_copies.get(subject)
-        if copies is None:
+        if copies is None or self.host_data_wrong(subject):
             return None
         found = [best(each for node in side.values() for each in node) for side in (copies.to_gpu, copies.from_gpu) if side]
         return min((each for each in found if each), key=lambda each: each.gbs or 0.0, default=None)

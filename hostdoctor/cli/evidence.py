@@ -225,6 +225,8 @@ class Opened:
     def _check_reports(self, pasted: Pasted) -> None:
         """End the program where there is more than one host to judge."""
         names = [carried.name for carried in pasted.carried]
+        if len(names) > len(set(names)) == 1:
+            fail(f"one report at a time: {names[0]} holds {len(names)} that differ; `hostdoctor diff` compares two files")
         if len(names) > 1:
             fail(f"one report at a time: {', '.join(names)}; `hostdoctor diff` compares two")
         if names and self._files is not None:

@@ -49,11 +49,13 @@ class Found(NamedTuple):
         record: what it holds; None where it cannot be understood.
         problem: why not, as a sentence about the file without its full stop.
         rest: the text without the report that carries it; its lines keep their numbers.
+        others: what further blocks hold that is not the same, as of another host.
     """
 
     record: Record | None
     problem: str
     rest: str
+    others: tuple[Record, ...] = ()
 
 
 def written(record: Record) -> str:
@@ -88,9 +90,14 @@ def find(text: str) -> Found | None:
         return None
     pieces = _pieces(text, heads)
     understood = [_understood(text, piece) for piece in pieces]
-    record = next((found for found in understood if isinstance(found, Record)), None)
-    problem = "" if record else next(found for found in understood if isinstance(found, str))
-    return Found(record, problem, _around(text, pieces))
+    rest = _around(text, pieces)
+    records: list[Record] = []
+    for each in understood:
+        if isinstance(each, Record) and each not in records:
+            records.append(each)
+    if records:
+        return Found(records[0], "", rest, tuple(records[1:]))
+    return Found(None, next(each for each in understood if isinstance(each, str)), rest)
 
 
 def rewritten(text: str, change: Callable[[Record], Record]) -> str:

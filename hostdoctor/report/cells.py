@@ -1,11 +1,17 @@
-"""Recorded runs as cells of a table: what was measured of each way, by each tool."""
+"""Recorded runs as cells of a table: what was measured of each way, by each tool.
+
+Of two ends between which any data arrived wrong no figure is given, whichever way, tool or kind of copy it is of: how fast
+wrong data are means nothing, and what the other copies carried need not have been right (docs/bandwidth.md).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
-from hostdoctor.facts.bandwidth import Run, Transfer, Verification, is_host
+import msgspec
+
+from hostdoctor.facts.bandwidth import HOST, Run, Transfer, Verification, is_host
 from hostdoctor.measured import least
 from hostdoctor.report.model import MeasuredCell
 
@@ -19,7 +25,26 @@ def measured_cells(runs: Sequence[Run]) -> tuple[MeasuredCell, ...]:
     by_tool: dict[str, list[Run]] = {}
     for run in runs:
         by_tool.setdefault(run.tool, []).append(run)
-    return tuple(cell for tool, group in by_tool.items() for cell in _cells(tool, group))
+    wrong = {_ends(each.origin, each.target) for run in runs for each in run.verifications if each.right is False}
+    found = (cell for tool, group in by_tool.items() for cell in _cells(tool, group))
+    return tuple(shown for cell in found if (shown := _without_wrong(cell, wrong)))
+
+
+def _ends(origin: str, target: str) -> frozenset[str]:
+    """Two GPUs, one, or a GPU and host memory of any node; empty texts where the tool does not tell."""
+    return frozenset(HOST if is_host(end) else end for end in (origin, target))
+
+
+def _without_wrong(cell: MeasuredCell, wrong: Collection[frozenset[str]]) -> MeasuredCell | None:
+    """The cell as it may be shown; None for a latency of which nothing is left."""
+    ends = _ends(cell.origin, cell.target)
+    # As check p2p-bandwidth has it: where a tool does not tell in which copy data were wrong, it may be any between GPUs.
+    is_any = _ends(*_NOT_TOLD) in wrong and HOST not in ends
+    if cell.data != "wrong" and ends not in wrong and not is_any:
+        return cell
+    if cell.latency_us is not None:
+        return None
+    return msgspec.structs.replace(cell, gbs=None, lowest_gbs=None, highest_gbs=None, withheld=True)
 
 
 def _cells(tool: str, runs: Sequence[Run]) -> Iterator[MeasuredCell]:

@@ -45,6 +45,9 @@ class Shown(msgspec.Struct, frozen=True):
     first: Finding
     outcome: str
     subjects: str
+    explanation: str
+    costs: tuple[str, ...]
+    steps: tuple[str, ...]
     evidence: tuple[Evidence, ...]  # each once
     not_shown: int
     share: float | None  # of what it could have, where that is a bandwidth
@@ -146,15 +149,19 @@ def _group(group: Sequence[Finding], number: int) -> Shown:
     first = group[0]
     known_remedies = load_remedies()
     remedies = [known_remedies[each] for each in first.remedies if each in known_remedies]
+    costs = phrases.costs(group)
     evidence = list(dict.fromkeys(each for finding in group for each in finding.evidence))
     return Shown(
         number=number,
         first=first,
         outcome=_WORDS.get(first.outcome, first.outcome),
         subjects=phrases.subjects(group),
+        explanation=phrases.explanation(group),
+        costs=tuple(costs),
+        steps=tuple(phrases.told_apart(group, lambda finding: finding.next)),
         evidence=tuple(evidence[:_EVIDENCE_AT_MOST]),
         not_shown=len(evidence[_EVIDENCE_AT_MOST:]),
-        share=_share(first.cost),
+        share=_share(first.cost) if len(costs) == 1 else None,
         remedies=tuple((each.title, each.steps) for each in remedies),
     )
 

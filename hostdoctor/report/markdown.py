@@ -35,7 +35,7 @@ _WITHOUT_FACTS = (
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    """How much is shown; each field less than in the one before it in `_EXTENTS`."""
+    """How much is shown."""
 
     block: bool = True
     evidence_of_ok: bool = True
@@ -49,14 +49,19 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 def _extents() -> Iterator[_Extent]:
-    """Everything, then always less: what a reader can do without, or see elsewhere, goes first."""
-    extent = _Extent()
-    yield extent
-    for name in ("block", "evidence_of_ok", "sources", "ok", "measured", "tree", "matrix", "evidence"):
-        extent = msgspec.structs.replace(extent, **{name: False})
+    """Everything, then always less: what a reader can do without, or see elsewhere, goes first.
+
+    The block gives way only when little but the findings would be left beside it: from it all the rest can be made again.
+    """
+    for block, fewest in ((True, 5), (False, 2)):
+        extent = _Extent(block=block)
         yield extent
-    for groups in (40, 20, 10, 5, 2):
-        yield msgspec.structs.replace(extent, groups=groups)
+        for name in ("evidence_of_ok", "sources", "ok", "measured", "tree", "matrix", "evidence"):
+            extent = msgspec.structs.replace(extent, **{name: False})
+            yield extent
+        for groups in (40, 20, 10, 5, 2):
+            if groups >= fewest:
+                yield msgspec.structs.replace(extent, groups=groups)
 
 
 def render(report: Report, embedded: str | None = None, notes: Sequence[str] = (), limit: int = LIMIT) -> str:
@@ -198,14 +203,14 @@ def _said(group: Sequence[Finding], with_evidence: bool) -> Iterator[str]:
     first = group[0]
     if subjects := phrases.subjects(group):
         yield f"**for** {inline(_cut(subjects))}"
-    if first.explanation:
-        yield inline(_cut(first.explanation))
+    if explanation := phrases.explanation(group):
+        yield inline(_cut(explanation))
     if with_evidence and first.evidence:
         yield fenced(_seen(group))
-    items = [("costs", first.cost.text if first.cost else ""), ("next", phrases.next_step(first))]
+    items = [("costs", text) for text in phrases.costs(group)] + [("next", text) for text in phrases.next_steps(group)]
     if first.confidence != "certain":
         items.append(("sure?", first.confidence))
-    if lines := [f"- **{label}** {inline(_cut(text))}" for label, text in items if text]:
+    if lines := [f"- **{label}** {inline(_cut(text))}" for label, text in items]:
         yield "\n".join(lines)
 
 

@@ -63,4 +63,5 @@ def _as_list(pairs: tuple[PairReport, ...], names: dict[str, str], letters: dict
         groups.setdefault(_cell(pair, letters), []).append(names[pair.owner])
     for accessor, groups in by_accessor.items():
         for mark, owners in groups.items():
-            yield f"  {names[accessor]} {mark}: {' '.join(owners)}"
+            are_all = len(groups) == 1 and len(owners) == len(by_accessor) - 1 > 1
+            yield f"  {names[accessor]} {mark}: {f'all {len(owners)} others' if are_all else ' '.join(owners)}"

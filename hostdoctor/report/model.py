@@ -187,9 +187,9 @@ class MeasuredCell(msgspec.Struct, frozen=True):
         peer_access: whether the copy was asked to go directly; false where it was staged, null where the tool does not tell.
         latency_us: of a copy of a few bytes, where that is what was measured.
         data: whether what arrived is what was sent; "wrong" also where the tool tells of wrong data and not in which copy.
-            The rate of a copy with wrong data says nothing.
         tool: "nvbandwidth".
         source: where it stands, "rbt.txt:42".
+        withheld: whether the figures are kept back, because data arrived wrong here or in another copy between the same two.
     """
 
     origin: str
@@ -203,6 +203,7 @@ class MeasuredCell(msgspec.Struct, frozen=True):
     data: Literal["right", "wrong", "not-compared"]
     tool: str
     source: str
+    withheld: bool = False
 
 
 class DriversReport(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hostdoctor import wording
 from hostdoctor.facts.unknown import Unknown, known
@@ -12,6 +12,9 @@ from hostdoctor.knowledge import load_kernel_changes, load_remedies
 from hostdoctor.report.model import GpuReport, HostReport, Report
 
 _NAMED_AT_MOST = 8  # checks that lack the same; of more the number is enough
+_SUBJECTS_AT_MOST = 8
+_TEXTS_AT_MOST = 4  # of one verdict, that differ with its subjects
+_OF_PAIRS = ("p2p-pair", "p2p-bandwidth", "p2p-data", "bar-reach")
 _DEVICES = "/sys/bus/pci/devices/"
 GUESTS = ("virtual-machine", "wsl")
 
@@ -113,11 +116,50 @@ def slot(gpu: GpuReport) -> str:
 
 
 def groups(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings that say the same of several subjects, together, in their order."""
+    """Findings that say the same of several subjects, together, in their order.
+
+    What they explain and cost, and what is to be done, may differ: `explanation` and `told_apart` say for whom it holds.
+    """
     alike: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         alike.setdefault((finding.check, finding.outcome, finding.title), []).append(finding)
     return list(alike.values())
+
+
+def told_apart(group: Sequence[Finding], text_of: Callable[[Finding], str]) -> list[str]:
+    """A text of a group, each once; where it differs with those for whom it holds."""
+    by_text: dict[str, list[Finding]] = {}
+    for finding in group:
+        by_text.setdefault(text_of(finding), []).append(finding)
+    if len(by_text) == 1:
+        return [text for text in by_text if text]
+    told = [f"for {subjects(part)}: {text}" if subjects(part) else text for text, part in by_text.items() if text]
+    more = len(told) - _TEXTS_AT_MOST
+    return told if more <= 0 else [*told[:_TEXTS_AT_MOST], f"and {more} more, which the JSON report lists"]
+
+
+def costs(group: Sequence[Finding]) -> list[str]:
+    """What it costs."""
+    return told_apart(group, lambda finding: finding.cost.text if finding.cost else "")
+
+
+def next_steps(group: Sequence[Finding]) -> list[str]:
+    """What to do about it."""
+    return told_apart(group, next_step)
+
+
+def explanation(group: Sequence[Finding]) -> str:
+    """What a group explains; where the others name other devices or figures, of whom this is told."""
+    first = group[0]
+    if not first.explanation or not first.subject or all(each.explanation == first.explanation for each in group):
+        return first.explanation
+    whom = " to ".join(first.subject) if _is_pair(first) else wording.listed(first.subject, _SUBJECTS_AT_MOST)
+    return f"For {whom}: {first.explanation}"
+
+
+def _is_pair(finding: Finding) -> bool:
+    """Whether its subject is an ordered pair, not two cards that share something or two parameters."""
+    return len(finding.subject) == 2 and finding.check in _OF_PAIRS
 
 
 def nothing_wrong(report: Report) -> str:
@@ -133,9 +175,9 @@ def nothing_wrong(report: Report) -> str:
 def subjects(group: Sequence[Finding]) -> str:
     """What findings that say the same are about; empty for the host."""
     found = [finding.subject for finding in group if finding.subject]
-    if all(len(subject) == 2 for subject in found) and len(found) > 1:
+    if len(found) > 1 and all(map(_is_pair, group)):
         return f"{len(found)} ordered pairs of GPUs" if len(found) > 3 else "; ".join(map(" to ".join, found))
-    return wording.listed(dict.fromkeys(each for subject in found for each in subject), 8)
+    return wording.listed(dict.fromkeys(each for subject in found for each in subject), _SUBJECTS_AT_MOST)
 
 
 def evidence(seen: Evidence) -> str:

@@ -20,8 +20,10 @@ class Cell(msgspec.Struct, frozen=True):
     """One cell.
 
     Attributes:
-        kind: of a prediction "yes", "no", "by-design" (no, and nothing is broken) or "unknown"; of a measurement "value",
-            "wrong" (data), "right" (data, and no figure) or "n/a" (the tool gave no figure); "same" for a device and itself;
+        kind: of a prediction "yes", "no", "by-design" (no, and nothing is broken), "unknown" or "wrong" (data were, when
+            it was measured); of a measurement "value",
+            "wrong" (data), "withheld" (data were wrong in another copy between these two), "right" (data, and no figure) or
+            "n/a" (the tool gave no figure); "same" for a device and itself;
             "none" where nothing is told.
         text: what stands in it.
         more: a second, smaller line.
@@ -29,7 +31,7 @@ class Cell(msgspec.Struct, frozen=True):
         title: all of it in words.
     """
 
-    kind: Literal["yes", "no", "by-design", "unknown", "value", "wrong", "right", "n/a", "same", "none"]
+    kind: Literal["yes", "no", "by-design", "unknown", "value", "wrong", "withheld", "right", "n/a", "same", "none"]
     text: str
     more: str = ""
     heat: float = 0.0
@@ -51,7 +53,9 @@ class Table(msgspec.Struct, frozen=True):
 
 def matrix(host: HostReport, findings: Iterable[Finding] = ()) -> Table | None:
     """The predictions, accessor by owner; None where there are none. The findings tell which of them are faults."""
+    findings = tuple(findings)
     by_design = {finding.subject for finding in findings if finding.check == "p2p-pair" and finding.outcome == "info"}
+    wrong = {frozenset(finding.subject) for finding in findings if finding.check == "p2p-data" and finding.outcome == "failure"}
     if not host.pairs:
         return None
     addresses = list(dict.fromkeys(pair.accessor for pair in host.pairs))
@@ -60,7 +64,10 @@ def matrix(host: HostReport, findings: Iterable[Finding] = ()) -> Table | None:
     found = {(pair.accessor, pair.owner): pair for pair in host.pairs}
 
     def cell(row: str, owner: str) -> Cell:
-        return _predicted(found.get((row, owner)), letters, (row, owner) in by_design) if row != owner else Cell("same", "")
+        if row == owner:
+            return Cell("same", "")
+        made = _predicted(found.get((row, owner)), letters, (row, owner) in by_design)
+        return _with_wrong_data(made) if frozenset((row, owner)) in wrong else made
 
     rows = tuple((names[row], tuple(cell(row, owner) for owner in addresses)) for row in addresses)
     legend = tuple((letter, f"{_words(host.pairs, reason)}: {reason}") for reason, letter in letters.items())
@@ -82,6 +89,12 @@ def _predicted(pair: PairReport | None, letters: dict[str, str], is_by_design: b
     if pair.p2p == "unknown":
         return Cell("unknown", "?", letter, title=title)
     return Cell("by-design" if is_by_design else "no", "no", letter, title=title)
+
+
+def _with_wrong_data(cell: Cell) -> Cell:
+    """A cell of two GPUs between which data arrived wrong: what is expected of them is not in order."""
+    more = ", ".join(part for part in (cell.more, "wrong data") if part)
+    return msgspec.structs.replace(cell, kind="wrong", more=more, title=f"{cell.title}; measured: data arrive wrong")
 
 
 def _driver_notes(pairs: Sequence[PairReport]) -> Iterator[str]:
@@ -141,7 +154,7 @@ def _measured(cells: Sequence[MeasuredCell], order: dict[str, int]) -> Table:
 
 
 def _says_something(cell: MeasuredCell) -> bool:
-    return cell.gbs is not None or cell.latency_us is not None or cell.data != "not-compared"
+    return cell.gbs is not None or cell.latency_us is not None or cell.data != "not-compared" or cell.withheld
 
 
 def _counts(cell: MeasuredCell) -> bool:
@@ -168,6 +181,9 @@ def _figure(cell: MeasuredCell | None, most: float, is_mixed: bool) -> Cell:
     title = f"{cell.origin} to {cell.target}, {cell.source}"
     if cell.data == "wrong":
         return Cell("wrong", "wrong", "data", title=f"{title}: the data that arrived are wrong")
+    if cell.withheld:
+        why = "data arrived wrong in another copy between these two, so no rate is given"
+        return Cell("withheld", "withheld", title=f"{title}: {why}")
     if cell.latency_us is not None:
         return Cell("same" if cell.origin == cell.target else "value", _number(cell.latency_us), title=title)
     if cell.gbs is None:
@@ -192,11 +208,14 @@ def _data_notes(cells: Sequence[MeasuredCell]) -> Iterator[str]:
     """What is known of the data; a rate alone proves nothing."""
     ways = [cell for cell in cells if cell.latency_us is None and cell.origin != cell.target]
     wrong, right = (sum(cell.data == word for cell in ways) for word in ("wrong", "right"))
+    withheld = sum(cell.withheld and cell.data != "wrong" for cell in ways)
     if wrong:
         yield f"Wrong data: no rate is shown for {wrong} of {len(ways)} copies."
+    if withheld:
+        yield f"Withheld for {withheld} of {len(ways)} copies: data arrived wrong in another copy between the same two."
     if ways and right == len(ways):
         yield "What arrived was compared with what was sent, and was right in every copy."
     elif right:
         yield f"Data were compared and right in {right} of {len(ways)} copies."
-    elif ways and not wrong:
+    elif ways and not wrong and not withheld:
         yield "Nothing compared what arrived with what was sent."

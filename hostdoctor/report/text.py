@@ -213,7 +213,8 @@ def _group(page: _Page, group: Sequence[Finding], said: set[str], told_by: str) 
     page.wrapped(f"{first.check}: {first.title}", indent=9, lead=word, first=" ", style=_COLORS[first.outcome])
     if subjects := phrases.subjects(group):
         page.wrapped(subjects, indent=11, first="  for")
-    if first.outcome not in ("ok", "not-applicable") and not told_by and (explanation := _unsaid(first.explanation, said)):
+    is_explained = first.outcome not in ("ok", "not-applicable") and not told_by
+    if is_explained and (explanation := _unsaid(phrases.explanation(group), said)):
         page.wrapped(explanation, indent=2, first="  ")
     for label, text in _details(group):
         # What a slow link costs may be the same for two links, what staging means for a model need be said once.
@@ -231,12 +232,10 @@ def _details(group: Sequence[Finding]) -> Iterator[tuple[str, str]]:
             yield ("" if number else "seen"), phrases.evidence(evidence)
     if len(group) > 1 and len(first.subject) == 1 and first.evidence and first.outcome not in ("ok", "not-applicable"):
         yield "", f"(and alike for the other {len(group) - 1})"
-    if first.cost:
-        yield "costs", first.cost.text
+    yield from (("costs", text) for text in phrases.costs(group))
     if first.confidence != "certain" and first.outcome in ("failure", "warning", "info"):
         yield "sure?", first.confidence
-    if step := phrases.next_step(first):
-        yield "next", step
+    yield from (("next", text) for text in phrases.next_steps(group))
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

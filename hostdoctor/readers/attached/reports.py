@@ -68,7 +68,7 @@ def _without_report(file: Attachment, found: Sorted) -> list[Attachment]:
     if block is None:
         return [file]
     if block.record:
-        found.carried.append(Carried(file.name, block.record))
+        found.carried.extend(Carried(file.name, record) for record in (block.record, *block.others))
     else:
         found.refused.append((file.name, block.problem))
     return [file._replace(text=block.rest)] if block.rest.strip() else []

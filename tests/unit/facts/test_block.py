@@ -94,6 +94,12 @@ def test_a_whole_copy_counts_where_another_is_cut():
     assert find(f"{REPORT}\n{cut}").record == RECORD
 
 
+def test_another_host_in_the_same_text_is_not_passed_over():
+    other = record_of_case("sysfs-x1-of-x16")
+    found = find(f"{REPORT}\nand mine:\n\n> {written(other)}\n\n{REPORT}")
+    assert (found.record, found.others) == (RECORD, (other,))
+
+
 @pytest.mark.parametrize("text", ["", "nothing", "see hostdoctor-facts/ of it", "hostdoctor-facts/1 12 bytes"])
 def test_a_text_without_a_block_is_none_of_it(text):
     assert find(text) is None

@@ -80,16 +80,18 @@ def deep():
 
 
 def measured():
-    """Two GPUs: a wrong copy, one that was not measured, direct and staged ones, latencies, and the host's memory."""
+    """Two GPUs: a wrong copy and one that is withheld for it, one without a figure, direct and staged ones, latencies."""
     run = build.run(
         build.copy(FIRST, SECOND, 25.1),
         build.copy(FIRST, SECOND, 26.4),
-        build.copy(SECOND, FIRST, 13.37),
+        build.copy(SECOND, FIRST, 24.2),
         build.copy(FIRST, FIRST, 411.0),
         build.copy("host:0", FIRST, 26.0),
-        build.copy("host:0", SECOND, None),
+        build.copy(FIRST, "host:0", None),
+        build.copy("host:0", SECOND, 13.37),
+        build.copy(SECOND, "host:0", 12.6),
         build.copy(FIRST, SECOND, None, latency_us=1.7),
-        verified=((SECOND, FIRST, False), (FIRST, SECOND, True)),
+        verified=(("host:0", SECOND, False), (FIRST, SECOND, True)),
     )
     both = build.run(
         build.copy(FIRST, SECOND, 48.5, both_ways=True, peer_access=True),

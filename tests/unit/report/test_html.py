@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from hostdoctor.findings import Cost, Evidence, Finding
-from hostdoctor.report import html, model
+from hostdoctor.report import html, markdown, model, phrases, plain
 from tests.unit import build
+from tests.unit.build import FIRST, SECOND
 from tests.unit.report.hosts import HOSTS, MARKUP, report
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -144,11 +145,13 @@ def test_measured_figures_as_they_are(page):
     text = page("measured")
     cells = dict(re.findall(r'title="([^"]*)">([^<]*(?: <small>[^<]*</small>)?)</td>', text))
     assert cells["0000:43:00.0 to 0000:83:00.0, run.txt:9"].startswith(("25.1 <small>to 26.4", "48.5", "9.5", "1.7"))
-    assert cells["host:0 to 0000:83:00.0, run.txt:9"] == "N/A"
-    wrong = "0000:83:00.0 to 0000:43:00.0, run.txt:9: the data that arrived are wrong"
+    assert cells["0000:43:00.0 to host:0, run.txt:9"] == "N/A"
+    wrong = "host:0 to 0000:83:00.0, run.txt:9: the data that arrived are wrong"
     assert cells[wrong] == "wrong <small>data</small>"
-    assert "13.4" not in text
-    assert "13.37" not in text
+    withheld = "0000:83:00.0 to host:0, run.txt:9: data arrived wrong in another copy between these two, so no rate is given"
+    assert cells[withheld] == "withheld"
+    for figure in ("13.4", "13.37", "12.6"):
+        assert figure not in text
     assert "Wrong data: no rate is shown for 1 of" in words(text)
 
 
@@ -216,3 +219,35 @@ def test_thousands_of_findings_do_not_make_a_page_of_megabytes():
     text = html.render(msgspec.structs.replace(report(HOSTS["one_gpu"]()), findings=(finding,)))
     assert len(text) < 100_000
     assert "and 3,960 more" in text
+
+
+def test_a_pair_whose_data_are_wrong_is_not_green():
+    run = build.run(build.copy(FIRST, SECOND, 25.0), verified=((FIRST, SECOND, False),))
+    text = html.render(report(build.host(build.two_navi_cards(), runs=(run,))))
+    matrix = text[text.index('id="p2p"') : text.index('id="bandwidth"')]
+    assert matrix.count('class="wrong"') == 2
+    assert 'class="yes"' not in matrix
+
+
+def test_what_holds_for_one_of_several_is_told_of_that_one():
+    """Two cards, each on too few lanes below a port of its own: neither port may seem to be that of both."""
+    made = report(build.host(build.two_navi_cards(at=build.link(16.0, 8, 16.0, 16))))
+    for text in (html.render(made), markdown.render(made).replace("`", ""), plain.render(made, "")):
+        assert "For 0000:43:00.0: Link training left lanes out" in re.sub(r"\s+", " ", text)
+
+
+def test_costs_that_differ_stand_apart():
+    def finding(subject, rate):
+        return Finding("link-width", "failure", (subject,), "the link runs x8", cost=Cost(f"{rate} GB/s", rate, 63.0))
+
+    made = msgspec.structs.replace(report(HOSTS["one_gpu"]()), findings=(finding(FIRST, 15.8), finding(SECOND, 31.5)))
+    for text in (html.render(made), markdown.render(made), plain.render(made, "")):
+        told = re.sub(r"\s+", " ", text.replace("`", ""))
+        assert f"for {FIRST}: 15.8 GB/s" in told
+        assert f"for {SECOND}: 31.5 GB/s" in told
+
+
+def test_two_cards_that_share_something_are_no_ordered_pair():
+    found = [Finding("shared-uplink", "info", (f"{n}:1", f"{n}:2"), "2 GPUs share one uplink") for n in range(5)]
+    assert "ordered" not in phrases.subjects(found)
+    assert " to " not in phrases.subjects(found[:2])

@@ -15,7 +15,7 @@ from hostdoctor.report.phrases import safe
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 # What GitHub and GitLab look for in the text of a rendered page, outside of code.
 REFERENCE = re.compile(
-    r"(?<!\w)[@#!$~%&^]\w|\w[#!@]\w|https?:|www\.|(?<!\w)(?:[0-9a-fA-F]{7,40}|[Gg][Hh]-\d+|[A-Z]{2,}-\d+)(?!\w)|:[a-z0-9_+-]+:"
+    r"(?<!\w)[@#!$~%&^]\w|\w[#!@]\w|https?:|www\.|(?<!\w)(?:[0-9a-fA-F]{7,40}|[Gg][Hh]-\d+|[A-Z]{2,}-\d+)(?!\w)|:[a-z0-9_+-]*[a-z0-9][a-z0-9_+-]*:"
 )
 PLANTED = [
     "@octocat", "(@octocat)", "octocat@example.com", "#123", "owner/repo#1", "GH-12", "gh-12", "JIRA-123", "!45",

@@ -12,11 +12,13 @@ from markdown_it import MarkdownIt
 from hostdoctor.diagnosis import diagnose, exit_code, summary
 from hostdoctor.facts.block import find, left_out, written
 from hostdoctor.facts.driver import PairWord
+from hostdoctor.facts.record import Record
 from hostdoctor.findings import Cost, Evidence, Finding
 from hostdoctor.registry import built_in
 from hostdoctor.report import markdown, model, plain
 from hostdoctor.view import View
 from tests.unit.facts.conftest import NAMES, UNJUDGED, record_of_case
+from tests.unit.report import hosts
 from tests.unit.report.test_inert import PLANTED, REFERENCE, text_of, unescaped
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -190,12 +192,19 @@ def test_whatever_the_host_it_is_no_longer_than_trackers_take(findings, text):
     assert "## FAILURE: `check-0`: 0" in made
 
 
-def test_the_block_goes_first_and_what_to_attach_instead_is_said():
+def test_the_block_stays_where_less_of_the_rest_makes_room():
     record = record_of_case(BIG)
     report, block = report_of(record), written(record)
     whole = markdown.render(report, block)
     made = markdown.render(report, block, limit=len(whole) - 1)
-    assert find(whole).record == record
+    assert find(whole).record == find(made).record == record
+    assert "Parts of this report are left out" in made
+
+
+def test_where_the_block_has_no_room_what_to_attach_is_said():
+    record = record_of_case(BIG)
+    made = markdown.render(report_of(record), written(record) + "x" * markdown.LIMIT)
+    assert len(made) <= markdown.LIMIT
     assert "please attach" in made
     assert "`hostdoctor capture FILE`" in made
     assert "without the facts" in find(made).problem
@@ -249,3 +258,13 @@ def test_words_of_pairs_are_no_findings_of_their_own():
     """What a pasted tool says of pairs travels with the facts."""
     record = record_of_case("p2ptest-mixed-models")
     assert any(isinstance(word, PairWord) for word in find(written(record)).record.host.pair_words)
+
+
+def test_the_facts_of_64_gpus_fit_beside_all_that_is_measured():
+    host = hosts.sixty_four_gpus()
+    record = Record(host, "live", ("/",))
+    text = markdown.render(hosts.report(host), written(record))
+    assert len(text) <= markdown.LIMIT
+    assert find(text).record == record
+    assert "P2P, accessor: owners" in text
+    assert "host bridge" in text

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from hostdoctor.facts.unknown import NOT_CAPTURED, Unknown
-from hostdoctor.report import model
+from hostdoctor.report import html, markdown, model, plain
 from hostdoctor.view import View
 from tests.unit import build
 from tests.unit.build import FIRST, SECOND
+from tests.unit.report import hosts
 
 SOURCES = model.Sources("live", ("/",), (), ())
 
@@ -225,6 +226,41 @@ def test_wrong_data_without_a_rate_are_told():
     found = cells(verified=((FIRST, SECOND, False),))
     assert found[FIRST, SECOND, False, None].data == "wrong"
     assert found[FIRST, SECOND, False, None].gbs is None
+
+
+COPIES = {  # by their figures, which must stand nowhere
+    "77.1": build.copy(FIRST, SECOND, 77.1),
+    "66.2": build.copy(SECOND, FIRST, 66.2),
+    "55.3": build.copy(FIRST, SECOND, 55.3, both_ways=True),
+    "44.4": build.copy(FIRST, SECOND, 44.4, peer_access=False),
+    "33.5": build.copy(SECOND, FIRST, None, latency_us=33.5),
+}
+
+
+@pytest.mark.parametrize("wrong", [(SECOND, FIRST), (FIRST, SECOND), ("", "")])
+def test_no_figure_is_shown_anywhere_for_two_ends_whose_data_are_wrong(wrong):
+    runs = (
+        build.run(*COPIES.values(), verified=((FIRST, SECOND, True), (*wrong, False))),
+        build.run(*COPIES.values(), build.copy("host:0", FIRST, 22.6), tool="nvbandwidth"),
+    )
+    report = hosts.report(build.host(build.two_navi_cards(), runs=runs))
+    shown = {
+        "html": html.render(report),
+        "markdown": markdown.render(report),
+        "text": plain.render(report, ""),
+        "json": model.to_json(report).decode(),
+    }
+    for name, text in shown.items():
+        assert not [figure for figure in COPIES if figure in text], name
+        assert "22.6" in text, name
+        assert "wrong" in text, name
+        assert "withheld" in text, name
+
+
+def test_host_copies_whose_data_are_wrong_are_withheld_on_every_node_and_way():
+    copies = (build.copy("host:0", FIRST, 26.0), build.copy(FIRST, "host:1", 25.0), build.copy("host:0", SECOND, 24.0))
+    found = cells(*copies, verified=(("host:0", FIRST, False),))
+    assert [(each.gbs, each.withheld) for each in found.values()] == [(None, True), (None, True), (24.0, False)]
 
 
 def test_data_of_the_hosts_memory_without_its_node():
