@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from hostdoctor.facts.bandwidth import is_host
-from hostdoctor.findings import Finding
+from hostdoctor.findings import Finding, Outcome
 from hostdoctor.report.matrix import letters_of, short_names
 from hostdoctor.report.model import HostReport, MeasuredCell, PairReport
 
@@ -20,7 +20,8 @@ class Cell(msgspec.Struct, frozen=True):
     """One cell.
 
     Attributes:
-        kind: of a prediction "yes", "no", "by-design" (no, and nothing is broken), "unknown" or "wrong" (data were, when
+        kind: of a prediction "yes", "no", "by-design" (no, and nothing is broken), "suspect"
+            (no, and why is not clear), "unknown" or "wrong" (data were, when
             it was measured); of a measurement "value",
             "wrong" (data), "withheld" (data were wrong in another copy between these two), "right" (data, and no figure) or
             "n/a" (the tool gave no figure); "same" for a device and itself;
@@ -31,7 +32,7 @@ class Cell(msgspec.Struct, frozen=True):
         title: all of it in words.
     """
 
-    kind: Literal["yes", "no", "by-design", "unknown", "value", "wrong", "withheld", "right", "n/a", "same", "none"]
+    kind: Literal["yes", "no", "by-design", "suspect", "unknown", "value", "wrong", "withheld", "right", "n/a", "same", "none"]
     text: str
     more: str = ""
     heat: float = 0.0
@@ -54,7 +55,7 @@ class Table(msgspec.Struct, frozen=True):
 def matrix(host: HostReport, findings: Iterable[Finding] = ()) -> Table | None:
     """The predictions, accessor by owner; None where there are none. The findings tell which of them are faults."""
     findings = tuple(findings)
-    by_design = {finding.subject for finding in findings if finding.check == "p2p-pair" and finding.outcome == "info"}
+    judged = {finding.subject: finding.outcome for finding in findings if finding.check == "p2p-pair"}
     wrong = {frozenset(finding.subject) for finding in findings if finding.check == "p2p-data" and finding.outcome == "failure"}
     if not host.pairs:
         return None
@@ -66,7 +67,7 @@ def matrix(host: HostReport, findings: Iterable[Finding] = ()) -> Table | None:
     def cell(row: str, owner: str) -> Cell:
         if row == owner:
             return Cell("same", "")
-        made = _predicted(found.get((row, owner)), letters, (row, owner) in by_design)
+        made = _predicted(found.get((row, owner)), letters, judged.get((row, owner)))
         return _with_wrong_data(made) if frozenset((row, owner)) in wrong else made
 
     rows = tuple((names[row], tuple(cell(row, owner) for owner in addresses)) for row in addresses)
@@ -79,7 +80,7 @@ def _words(pairs: Sequence[PairReport], reason: str) -> str:
     return " or ".join(word for state, word in (("fails", "fails"), ("unknown", "not known")) if state in states)
 
 
-def _predicted(pair: PairReport | None, letters: dict[str, str], is_by_design: bool) -> Cell:
+def _predicted(pair: PairReport | None, letters: dict[str, str], outcome: Outcome | None) -> Cell:
     if pair is None:
         return Cell("none", "–", title="not judged")
     title = f"{pair.accessor} reads {pair.owner}: {pair.reason}"
@@ -88,7 +89,9 @@ def _predicted(pair: PairReport | None, letters: dict[str, str], is_by_design: b
         return Cell("yes", "yes", title=title)
     if pair.p2p == "unknown":
         return Cell("unknown", "?", letter, title=title)
-    return Cell("by-design" if is_by_design else "no", "no", letter, title=title)
+    kind: Literal["by-design", "suspect", "no"]
+    kind = "by-design" if outcome == "info" else "suspect" if outcome == "warning" else "no"
+    return Cell(kind, "no", letter, title=title)
 
 
 def _with_wrong_data(cell: Cell) -> Cell:

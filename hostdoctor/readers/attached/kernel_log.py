@@ -14,7 +14,7 @@ from hostdoctor.facts.unknown import Unknown
 from hostdoctor.parsers.cmdline import parse_command_line
 from hostdoctor.parsers.kernel_log import Log, read_logs
 from hostdoctor.parsers.kernel_release import parse_release
-from hostdoctor.parsers.log_events import joined, read_events
+from hostdoctor.parsers.log_events import Read, joined, read_events
 from hostdoctor.parsers.log_host import LogHost, Said, read_log_host
 from hostdoctor.parsers.paste import Part
 from hostdoctor.readers.attached.log_functions import with_log_functions
@@ -29,21 +29,22 @@ _MAY_OWN_THE_HARDWARE = ("Xen PV", "Jailhouse", "ACRN")
 
 
 def apply(host: Host, parts: Sequence[Part]) -> Host:
-    """The host with the events of its logs, and with what they tell of its kernel, firmware and processor."""
+    """The host with the events of these logs beside those it has, and what they tell of kernel, firmware and processor."""
     logs = [log for log in read_logs(parts) if log.messages]
     if not logs:
         return host
     host = with_log_functions(host, logs)
-    read = joined(read_events(log) for log in logs)
+    had = host.log if isinstance(host.log, KernelLog) else KernelLog()
+    read = joined([Read(list(had.events), dict(had.drivers)), *(read_events(log) for log in logs)])
     groups = {event.address: event.details["group"] for event in read.events if event.kind == _GROUP}
     host = msgspec.structs.replace(
         host,
         functions=_with_groups(host, groups),
         log=KernelLog(
             tuple(event for event in read.events if event.kind != _GROUP),
-            tuple(dict.fromkeys(log.source for log in logs)),
-            any(log.from_boot for log in logs),
-            sum(len(log.messages) for log in logs),
+            tuple(dict.fromkeys((*had.sources, *(log.source for log in logs)))),
+            had.from_boot or any(log.from_boot for log in logs),
+            had.lines + sum(len(log.messages) for log in logs),
             read.drivers,
         ),
     )

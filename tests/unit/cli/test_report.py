@@ -385,3 +385,27 @@ def test_redacting_a_redacted_report_changes_nothing(hostdoctor, private, tmp_pa
     hostdoctor("report", private, "-o", path)
     again = hostdoctor("report", path).stdout
     assert BLOCK.search(again)[0] == BLOCK.search(path.read_text(encoding="utf-8"))[0]
+
+
+LATER = (
+    "\n\nLater I saw:\n\n[ 5012.234567] e1000e 0000:00:1f.6 eno1: NIC Link is Up 1000 Mbps Full Duplex, Flow Control: None\n"
+)
+
+
+@pytest.mark.parametrize("name", ["aer-receiver-errors-then-xid-79", "amd-vi-io-page-faults"])
+def test_a_line_of_a_log_below_a_report_takes_nothing_from_it(hostdoctor, name, tmp_path):
+    made = hostdoctor("report", CASES / name / "input")
+    (tmp_path / "report.md").write_text(made.stdout, "utf-8")
+    (tmp_path / "issue.txt").write_text(f"Hello\n\n{made.stdout}{LATER}", "utf-8")
+    found = [hostdoctor("scan", tmp_path / file, "--format", "json") for file in ("report.md", "issue.txt")]
+    loud = [[each for each in findings(done) if each[1] in ("failure", "warning")] for done in found]
+    assert loud[0]
+    assert loud[0] == loud[1]
+
+
+def test_reports_of_two_hosts_in_one_text_are_told_apart(hostdoctor, before, tmp_path):
+    reports = [hostdoctor("report", case).stdout for case in (before, CASES / "amd-vi-io-page-faults" / "input")]
+    (tmp_path / "issue.txt").write_text("\n\nand mine:\n\n".join(reports), "utf-8")
+    done = hostdoctor("scan", tmp_path / "issue.txt")
+    assert one_line(done)
+    assert "holds 2 that differ" in done.stderr

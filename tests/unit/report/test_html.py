@@ -251,3 +251,14 @@ def test_two_cards_that_share_something_are_no_ordered_pair():
     found = [Finding("shared-uplink", "info", (f"{n}:1", f"{n}:2"), "2 GPUs share one uplink") for n in range(5)]
     assert "ordered" not in phrases.subjects(found)
     assert " to " not in phrases.subjects(found[:2])
+
+
+def test_only_a_failure_is_red():
+    def matrix(outcome):
+        made = report(build.host(build.two_navi_cards(bar_at=40 << 40), kernel="6.8"))
+        found = tuple(Finding("p2p-pair", outcome, (pair.accessor, pair.owner), "no P2P") for pair in made.host.pairs)
+        text = html.render(msgspec.structs.replace(made, findings=found))
+        return text[text.index('id="p2p"') : text.index('id="host"')]
+
+    for outcome, kind in (("failure", "no"), ("warning", "suspect"), ("info", "by-design")):
+        assert matrix(outcome).count(f'<td class="{kind}"') == 2
