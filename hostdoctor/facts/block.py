@@ -32,6 +32,7 @@ _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 16 << 20, "lc": 
 _GAP = r"[\s>|*]{1,40}"  # a blank, or a line's end and what quotes the next line
 _SUM = rf"(\d{{1,9}}){_GAP}bytes{_GAP}sha256{_GAP}([0-9a-f]{{16}})"
 _HEAD = re.compile(rf"hostdoctor-facts/(\d{{1,6}}){_GAP}(?:{_SUM}|left{_GAP}out)")
+_MARK_OF_FOLDED = re.compile(r"\(hostdoctor-facts/\d{1,6}\):.*")
 _END = re.compile(END.replace(" ", _GAP))
 _BEGIN = re.compile(r"^[ \t>|#*]{0,40}(?:<h1[^>\n]{0,100}>)?hostdoctor report\b", re.MULTILINE)
 _IS_PAGE = re.compile(r"\s{0,100}(?:<!--.{0,1000}?-->\s{0,100})?<(?:!doctype html|html)\b", re.IGNORECASE | re.DOTALL)
@@ -87,7 +88,7 @@ def find(text: str) -> Found | None:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     heads = list(_HEAD.finditer(text))
     if not heads:
-        return None
+        return _folded(text)
     pieces = _pieces(text, heads)
     understood = [_understood(text, piece) for piece in pieces]
     rest = _around(text, pieces)
@@ -120,6 +121,18 @@ def _changed(record: Record, change: Callable[[Record], Record]) -> str:
         return written(change(record))
     except Unintelligible as error:
         return left_out(str(error))
+
+
+def _folded(text: str) -> Found | None:
+    """A copy of a rendered report in which the block was not unfolded: its quotes are not the outputs they look like."""
+    begin = _BEGIN.search(text)
+    mark = _MARK_OF_FOLDED.search(text, begin.end()) if begin else None
+    if begin is None or mark is None:
+        return None
+    rest = text[: begin.start()] + "\n" * text.count("\n", begin.start(), mark.end()) + text[mark.end() :]
+    return Found(
+        None, "its block of facts was folded when it was copied: unfold it, or copy the text the page is made of", rest
+    )
 
 
 class _Piece(NamedTuple):

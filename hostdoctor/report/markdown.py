@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from hostdoctor import wording
-from hostdoctor.facts.block import left_out
+from hostdoctor.facts.block import MARK, left_out
+from hostdoctor.facts.codec import SCHEMA
 from hostdoctor.facts.unknown import Unknown
 from hostdoctor.findings import Finding, Outcome
 from hostdoctor.report import phrases
@@ -121,7 +122,8 @@ def _facts(embedded: str | None, extent: _Extent) -> Iterator[str]:
     elif "\n" not in embedded:
         yield f"```\n{embedded}\n```"
     elif extent.block:
-        about = "The facts behind this report: <code>hostdoctor scan</code> on it judges them again"
+        # The mark tells a scan what a copy of the page is in which this was not unfolded.
+        about = f"The facts behind this report ({MARK}{SCHEMA}): <code>hostdoctor scan</code> on it judges them again"
         yield _folded(about, f"```\n{embedded}\n```")
     else:
         yield _WITHOUT_FACTS

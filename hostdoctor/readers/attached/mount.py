@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import dropwhile, takewhile
 
 from hostdoctor.evidence.attached import Attachment
 from hostdoctor.evidence.memory import MemoryEvidence
@@ -23,6 +24,8 @@ _PLACES = {
     "modprobe": "etc/modprobe.d/attached-{number}.conf",
 }
 _FILE = "file:"
+# Files of one line, which mail programs may have wrapped: what stands below an empty line is somebody's words.
+_OF_ONE_LINE = ("proc/cmdline", "etc/kernel/cmdline", "proc/sys/")
 # The names of PCI functions and root buses have colons as well.
 _LISTED = re.compile(r"/(sys(?:/(?:(?:pci)?[0-9a-f]{4,8}:[0-9a-f]{2}(?::[0-9a-f]{2}\.[0-7])?|[^/:\s]+))+):(.*)")
 # Outputs of tools that say what a host's files say; those come first.
@@ -56,11 +59,22 @@ def _of_parts(parts: Iterable[Part]) -> Iterable[tuple[str, str, str]]:
     for number, part in enumerate(parts):
         place = part.kind.removeprefix(_FILE) if part.kind.startswith(_FILE) else _PLACES.get(part.kind, "")
         if place:
-            text = without_prose(part.lines) if place.startswith("etc/default/grub") else part.text
-            yield place.format(number=number), text, part.where()
+            yield place.format(number=number), _content(place, part), part.where()
         elif part.kind == "sysfs-listing":
             for path, text in listed_files(part).items():
                 yield path, text, part.where()
+
+
+def _content(place: str, part: Part) -> str:
+    """What of a part is the file's."""
+    if place.startswith("etc/default/grub"):
+        return without_prose(part.lines)
+    return _first_paragraph(part.lines) if place.startswith(_OF_ONE_LINE) else part.text
+
+
+def _first_paragraph(lines: Sequence[str]) -> str:
+    kept = dropwhile(lambda line: not line.strip(), lines)
+    return "\n".join(takewhile(lambda line: line.strip(), kept))
 
 
 def listed_files(part: Part) -> dict[str, str]:

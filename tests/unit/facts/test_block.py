@@ -100,6 +100,18 @@ def test_another_host_in_the_same_text_is_not_passed_over():
     assert (found.record, found.others) == (RECORD, (other,))
 
 
+def test_a_copy_of_the_page_with_the_block_folded_is_told_and_its_quotes_are_not_read():
+    copy = (
+        "Hello\n\nhostdoctor report\n\n$ cat /proc/cmdline\nquiet\n\nThe facts behind this report (hostdoctor-facts/1): "
+        "hostdoctor scan on it judges them again\nThank you!\n"
+    )
+    found = find(copy)
+    assert found.record is None
+    assert "unfold it" in found.problem
+    assert [line for line in found.rest.split("\n") if line] == ["Hello", "Thank you!"]
+    assert found.rest.split("\n").index("Thank you!") == copy.split("\n").index("Thank you!")
+
+
 @pytest.mark.parametrize("text", ["", "nothing", "see hostdoctor-facts/ of it", "hostdoctor-facts/1 12 bytes"])
 def test_a_text_without_a_block_is_none_of_it(text):
     assert find(text) is None

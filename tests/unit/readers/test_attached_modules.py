@@ -121,3 +121,8 @@ def test_picked_lines_of_cpuinfo():
     assert cpu.is_amd
     assert cpu.family == 25
     assert isinstance(cpu.hypervisor_flag, Unknown)
+
+
+def test_what_somebody_says_below_the_running_line_is_no_part_of_it():
+    host = scanned("$ cat /proc/cmdline\nconsole=ttyS0\nquiet\n\nI also tried other things - IOMMU on — no luck\n")
+    assert [each.text for each in host.boot.parameters] == ["console=ttyS0", "quiet"]
