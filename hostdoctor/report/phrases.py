@@ -149,9 +149,10 @@ def next_steps(group: Sequence[Finding]) -> list[str]:
 
 
 def explanation(group: Sequence[Finding]) -> str:
-    """What a group explains; where the others name other devices or figures, of whom this is told."""
+    """What a group explains; where the others name other devices or figures, of whom this is told, unless it says so."""
     first = group[0]
-    if not first.explanation or not first.subject or all(each.explanation == first.explanation for each in group):
+    is_of_all = all(each.explanation == first.explanation for each in group)
+    if is_of_all or not first.explanation or all(each in first.explanation for each in first.subject):
         return first.explanation
     whom = " to ".join(first.subject) if _is_pair(first) else wording.listed(first.subject, _SUBJECTS_AT_MOST)
     return f"For {whom}: {first.explanation}"
