@@ -24,13 +24,14 @@ HowEnded = Literal["complete", "interrupted", "fault", "hung"]
 
 
 class Began(msgspec.Struct, frozen=True, tag="run", tag_field="record"):
-    """The run's first line; `format` tells later versions how to read the rest."""
+    """The run's first line; `format` tells later versions how to read the rest, `steps` whether the plan is whole."""
 
     version: str
     at: str
     boot_id: str = ""
     kernel: str = ""
     format: int = FORMAT
+    steps: int = 0
 
 
 class Tool(msgspec.Struct, frozen=True, tag="tool", tag_field="record"):
@@ -117,6 +118,11 @@ class Journal(msgspec.Struct, frozen=True):
     begun: dict[tuple[str, str], Begun] = {}
     faults: tuple[Fault, ...] = ()
     ended: HowEnded | Literal[""] = ""
+
+    @property
+    def lacks_steps(self) -> bool:
+        """Whether the file lacks a part of the plan, as where its writing was cut: what is left is not the run."""
+        return self.began is not None and len(self.planned) < self.began.steps
 
     @property
     def died_on(self) -> tuple[Begun, ...]:

@@ -19,7 +19,9 @@ import msgspec
 
 _OUTPUT_LIMIT = 4 << 20  # what a tool prints beyond that is read and dropped
 _ERRORS_LIMIT = 64 << 10
+_LINE_LIMIT = 1 << 20  # what has no end of line is handed on in such parts
 _CHUNK = 1 << 16
+_MOST_IN_PIPE = 1 << 20  # fs.pipe-max-size of an unprivileged process (man 7 pipe)
 _REAP_S = 2.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -143,8 +145,7 @@ class _Running:
                 if process in ready:
                     # It has ended; a child of its own may keep the pipes open for ever, so only what lies in them is taken.
                     for number in open_:
-                        while self._read(number, streams[number]) is True:
-                            pass
+                        self._drain(number, streams[number])
                     break
                 self._means.tick()
                 if time.monotonic() >= self._ends:
@@ -153,6 +154,12 @@ class _Running:
             self._await(process)
         finally:
             os.close(process)
+
+    def _drain(self, number: int, kept: bytearray) -> None:
+        """Take what lies in a pipe, and no more than a pipe can hold: a child that was left behind may write for ever."""
+        for _ in range(_MOST_IN_PIPE // _CHUNK):
+            if not self._read(number, kept):
+                return
 
     def _await(self, process: int) -> None:
         """Wait for the end of a program that has closed its outputs."""
@@ -184,11 +191,22 @@ class _Running:
         return bool(data)
 
     def _tell(self, data: bytes) -> None:
-        """Hand on whole lines; what has no end grows no further than the limit."""
-        *lines, rest = (self._rest + data).split(b"\n")
+        """Hand on whole lines, and what has no end in parts."""
+        first, end, others = data.partition(b"\n")
+        self._rest += first
+        if not end:
+            if len(self._rest) > _LINE_LIMIT:
+                self._hand_on_rest("")
+            return
+        self._hand_on_rest("\n")
+        *lines, rest = others.split(b"\n")
         for line in lines:
             self._means.on_line(line.decode("utf-8", "replace") + "\n")
-        self._rest = bytearray(rest[-_OUTPUT_LIMIT:])
+        self._rest += rest
+
+    def _hand_on_rest(self, end: str) -> None:
+        rest, self._rest = bytes(self._rest), bytearray()
+        self._means.on_line(rest.decode("utf-8", "replace") + end)
 
     def end(self) -> None:
         """End whatever is left of its group, and reap it."""
@@ -200,8 +218,7 @@ class _Running:
             self._stuck = True
             self._abandon()
         if self._rest:
-            rest, self._rest = bytes(self._rest), bytearray()
-            self._means.on_line(rest.decode("utf-8", "replace"))
+            self._hand_on_rest("")
 
     def _abandon(self) -> None:
         """Leave behind what does not die, so that nothing waits for it."""

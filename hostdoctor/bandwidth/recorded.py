@@ -138,7 +138,7 @@ def _run(tool: Tool, shown: list[Cell], journal: Journal, name: str) -> Run:
         tuple(transfer for cell in taken for transfer in _transfers(cell)),
         tuple(each for cell in taken for each in _verifications(cell)),
         tuple(_words(taken)),
-        cut=len(taken) < len(shown),
+        cut=len(taken) < len(shown) or journal.lacks_steps,
         links=_links(tool, journal, name),
         broken=tuple(Broken(*_pair(cell.step), cell.text, cell.source) for cell in taken if cell.state == "broken"),
     )

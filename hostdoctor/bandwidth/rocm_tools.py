@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from glob import escape, glob
 from typing import Literal
 
@@ -93,6 +93,27 @@ def _has_plugins(prefix: str) -> bool:
     return bool(glob(os.path.join(escape(prefix), "lib*/rocm_bandwidth_test/plugins/*.amdplug")))
 
 
+_INFORMING = {"-h", "--help", "-q", "-e", "--version", "--builtin-help", "--pcie-info", "help", "presets", "envvars", "dryrun"}
+# The presets of TransferBench whose output transferbench.parse understands.
+_WITH_TABLES = {"p2p", "a2a", "cmdline"}
+# What the old tool prints above every figure and every comparison (rocm_bandwidth_test_report.cpp).
+_OLD_HEADINGS = ("GB/s", "Data Path Validation")
+
+
+def informs(program: Program, arguments: Sequence[str]) -> bool:
+    """Whether a call only tells something of the tool or the devices, and is to measure nothing."""
+    if _INFORMING & set(arguments) or (program.kind == "transferbench" and not arguments):
+        return True
+    return program.kind == "rbt-7" and arguments[:1] == ["plugin"] and not {"-r", "--run", "-c", "--legacy"} & set(arguments)
+
+
+def should_measure(program: Program, arguments: Sequence[str], output: str) -> bool:
+    """Whether an output in which nothing is understood should have held figures: TransferBench has presets with others."""
+    if program.kind == "rbt-2":
+        return not any(heading in output for heading in _OLD_HEADINGS)
+    return bool(_WITH_TABLES & set(arguments)) or (program.kind == "rbt-7" and "run" not in arguments and "-r" not in arguments)
+
+
 class Complaint(msgspec.Struct, frozen=True):
     """What a tool's output means where it did not measure: one line, and what to do."""
 
@@ -100,6 +121,7 @@ class Complaint(msgspec.Struct, frozen=True):
     next: str
 
 
+_TESTS_FAILED = re.compile(r"\b(?P<number>[1-9]\d{0,5}) tests failed", re.IGNORECASE)
 _HSA = re.compile(r"Error: (?P<code>HSA_STATUS_\w{1,60})")
 _NO_PLUGIN = re.compile(r"Plugin not found/registered properly: '(?P<name>[\w-]{1,40})'")
 _FATAL = re.compile(r"\[ERROR\]\s*(?P<text>\S.*)")
@@ -128,6 +150,8 @@ def complaint(output: str, arguments: list[str], *, may_open_kfd: bool | None) -
         return Complaint(f"it did not understand its command line: {old['text'][:120]}", "from ROCm 7 on it takes: run tb p2p")
     if fatal := _FATAL.search(output):
         return Complaint(fatal["text"].strip()[:200], "hostdoctor scan says what the driver grants")
+    if tests := _TESTS_FAILED.search(output):
+        return Complaint(f"{tests['number']} of its tests failed, whatever its exit status says", "see its output above")
     return None
 
 

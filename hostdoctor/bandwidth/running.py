@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import msgspec
 
@@ -54,7 +54,7 @@ class Around(msgspec.Struct, frozen=True):
 
 def header(host: Host, chosen: Sequence[Chosen], tasks: Sequence[Task], boot_id: str) -> Iterator[journal.Record]:
     """What a journal begins with: the run, its tools with their GPUs, and all steps."""
-    yield journal.Began(__version__, journal.now(), boot_id, known(host.boot.release, ""))
+    yield journal.Began(__version__, journal.now(), boot_id, known(host.boot.release, ""), steps=len(tasks))
     for each in chosen:
         adapter = each.adapter
         yield journal.Tool(adapter.name, adapter.version, adapter.path, adapter.vendor, each.devices)
@@ -91,7 +91,7 @@ class _Measuring:
         for number, task in enumerate(tasks):
             self._around.progress.begins(task, len(tasks) - number)
             self._during = task.step.key
-            if _ends(task.step) in self._broken:
+            if _is_broken(task.step, self._broken):
                 self._leave_out(task)
                 continue
             self._writer.write(journal.Begun(journal.now(), task.adapter.name, task.step))
@@ -110,10 +110,9 @@ class _Measuring:
         return "complete"
 
     def _leave_out(self, task: Task) -> None:
-        """What a copy between the same two broke is not tried again in other ways."""
-        result = StepResult(
-            task.step, error="not tried: an earlier copy between the same two did not end well", error_kind="other"
-        )
+        """What a copy between the same two, or of one of them and the host, broke is not tried again in other ways."""
+        text = "not tried: an earlier copy of this GPU, or between these two, did not end well"
+        result = StepResult(task.step, error=text, error_kind="other")
         self._writer.write(journal.Done(journal.now(), task.adapter.name, result))
         self._around.progress.ended(task, result)
 
@@ -166,7 +165,7 @@ def left_to_do(tasks: Sequence[Task], found: journal.Journal, *, retry: bool) ->
     todo: list[Task] = []
     left_out: list[Task] = []
     for task in tasks:
-        is_broken = _ends(task.step) in broken
+        is_broken = _is_broken(task.step, broken)
         failed = task.key in found.done and bool(found.done[task.key][1].result.error)
         if task.key in found.done and not (retry and is_broken and failed):
             continue
@@ -176,6 +175,11 @@ def left_to_do(tasks: Sequence[Task], found: journal.Journal, *, retry: bool) ->
 
 def _ends(step: Step) -> frozenset[str]:
     return frozenset(step.gpus)
+
+
+def _is_broken(step: Step, broken: Collection[frozenset[str]]) -> bool:
+    """Whether a copy of the same GPUs did not end well, or one of a single GPU among them: that breaks all of its pairs."""
+    return any(ends <= _ends(step) for ends in broken)
 
 
 def boot_id(evidence: Evidence) -> str:

@@ -184,6 +184,8 @@ def _read(path: str) -> journal.Journal:
         raise Refused(f"{path}: no measuring run begins in it")
     if found.began.format > journal.FORMAT:
         raise Refused(f"{path}: a newer hostdoctor wrote it")
+    if found.lacks_steps:
+        raise Refused(f"{path}: a part of its plan is missing, as where the disk was full: begin a new run")
     return found
 
 

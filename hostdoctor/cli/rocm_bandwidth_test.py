@@ -28,7 +28,6 @@ _NOT_FOUND = (
 )
 _FOLLOWS = "rocm-bandwidth-test has ended with ROCm 7.14, and TransferBench follows it: that runs here"
 _LONGEST_S = 24 * 3600.0
-_INFORMS = {"-h", "--help", "-q", "-e", "--version", "--builtin-help", "--pcie-info", "help", "presets", "envvars"}
 
 
 @click.command(
@@ -62,15 +61,31 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     ended = _run(program, given, variables, timeout_s)
     if ended.timed_out:
         _told(f"it did not end within {timeout_s:g} s and was ended" + (", and does not die" if ended.stuck else ""))
-    complaint = rocm_tools.complaint(ended.output + ended.errors, given, may_open_kfd=may_open_kfd())
     bad = _judged(root, assume_bare_metal, (program.path, *given), ended.output, Style(color=_colored(color), verbose=verbose))
-    if complaint is None and not bad.measured and not ended.timed_out and not _INFORMS & set(given):
-        what = f"exit status {ended.status}" if ended.output.strip() else f"it printed nothing, exit status {ended.status}"
-        what += f": {ended.last_words}" if ended.errors.strip() else ""
-        complaint = rocm_tools.Complaint(f"it measured nothing ({what})", "see its output above, and hostdoctor scan")
+    complaint = rocm_tools.complaint(ended.output + ended.errors, given, may_open_kfd=may_open_kfd())
+    if complaint is None and not ended.timed_out and not rocm_tools.informs(program, given):
+        complaint = _silent_failure(program, given, ended, bad)
     if complaint is not None:
         _told(f"rocm-bandwidth-test: {complaint.text}; {complaint.next}")
     sys.exit(_status(ended, failed=complaint is not None or bad.failed))
+
+
+def _silent_failure(
+    program: rocm_tools.Program, arguments: Sequence[str], ended: process.Ended, bad: _Verdict
+) -> rocm_tools.Complaint | None:
+    """What no word of the tool tells: that it ended early, or came to nothing; None where neither is so."""
+    how = f"signal {-ended.status} ended it" if (ended.status or 0) < 0 else f"exit status {ended.status}"
+    how += f": {ended.last_words}" if ended.errors.strip() else ""
+    advice = "see its output above, and hostdoctor scan"
+    if bad.cut:
+        return rocm_tools.Complaint(f"a table of its output is not whole, so not all was measured ({how})", advice)
+    if bad.measured:
+        return None
+    if ended.status == 0 and ended.output.strip() and not rocm_tools.should_measure(program, arguments, ended.output):
+        _told("nothing in this output can be judged here")
+        return None
+    what = how if ended.output.strip() else f"it printed nothing, {how}"
+    return rocm_tools.Complaint(f"it measured nothing ({what})", advice)
 
 
 # What stands for the old switches since ROCm 7 (docs/reference/migration_guide.rst of rocm_bandwidth_test).
@@ -112,10 +127,11 @@ def _show_error(piece: bytes) -> None:
 
 
 class _Verdict(NamedTuple):
-    """Whether the output holds any measurement, and whether one is a failure."""
+    """Whether the output holds any measurement, whether one is a failure, and whether a table is not whole."""
 
     measured: bool
     failed: bool
+    cut: bool
 
 
 def _judged(root: str, assume_bare_metal: bool, command_line: Sequence[str], output: str, style: Style) -> _Verdict:
@@ -124,7 +140,7 @@ def _judged(root: str, assume_bare_metal: bool, command_line: Sequence[str], out
     parts = Pasted(Attached((Attachment("rocm-bandwidth-test", "", text),), ()), ("rocm-bandwidth-test",)).parts
     found = [part for part in parts if part.kind in ("rocm-bandwidth-test", "transferbench")]
     if not found:
-        return _Verdict(False, False)
+        return _Verdict(False, False, False)
     place = opened(root, assume_bare_metal)
     view = View(apply_parts(place.host, found))
     runs = view.host.runs
@@ -133,9 +149,11 @@ def _judged(root: str, assume_bare_metal: bool, command_line: Sequence[str], out
     if any(run.transfers or run.verifications for run in runs):
         findings = diagnose(view, selected(load_checks(), CHECKS[:3]))
     shown = render_findings(findings, style)
+    cut = any(run.cut for run in runs)
     if findings:
-        click.echo(f"\n--- hostdoctor on this output ---\n\n{shown.rstrip() or '  Nothing wrong found in it.'}")
-    return _Verdict(has_data, any(each.outcome == "failure" for each in findings))
+        fine = "Nothing wrong found in what there is of it." if cut else "Nothing wrong found in it."
+        click.echo(f"\n--- hostdoctor on this output ---\n\n{shown.rstrip() or f'  {fine}'}")
+    return _Verdict(has_data, any(each.outcome == "failure" for each in findings), cut)
 
 
 def _colored(color: str) -> bool:

@@ -32,6 +32,19 @@ def test_output_without_end_stays_within_bounds():
     assert set(seen[:-1]) == {seen[0]}
 
 
+def test_a_child_that_was_left_behind_and_writes_for_ever_is_not_read_to_its_end():
+    ended = shell("setsid yes & echo first; kill -0 $!; exit 3")
+    assert (ended.status, ended.timed_out) == (3, False)
+    assert len(ended.output) <= 4 << 20
+
+
+def test_a_line_without_end_is_handed_on_in_parts():
+    seen = []
+    shell("head -c 20000000 /dev/zero", on_line=lambda line: seen.append(len(line)))
+    assert sum(seen) == 20_000_000
+    assert max(seen) < 2 << 20
+
+
 def test_lines_come_as_they_are_printed_also_the_last_without_its_end():
     seen = []
     shell("printf 'one\\ntwo\\nthree'", on_line=seen.append)

@@ -210,3 +210,64 @@ def test_a_time_limit_ends_it_with_its_children(rig):
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 3
     assert "did not end within 1 s" in errors
+
+
+# --- what it must not call a failure, and what it must -----------------------------------------------------------------
+
+HEAD = "          RocmBandwidthTest Version: 2.6.0\n\n          Launch Command is: rocm-bandwidth-test -a\n\n"
+DEVICES = (
+    "          Device: 0,  AMD EPYC 7302 16-Core Processor\n"
+    "          Device: 1,  AMD Radeon PRO V620,  GPU-000000001a2b0001,  03:0.0\n"
+    "          Device: 2,  AMD Radeon PRO V620,  GPU-000000001a2b0002,  07:0.0\n"
+)
+HALF_A_TABLE = (
+    "\n          Unidirectional copy peak bandwidth GB/s\n\n          D/D       0           1           2           \n\n"
+    "          0         N/A         6.868       6.868       \n\n          1         6.868       846.479     6.6"
+)
+
+
+def test_a_tool_that_dies_within_a_table_did_not_measure_all(rig, test):
+    rig.amd(2).tool("rocm-bandwidth-test").scene(say=HEAD + DEVICES + HALF_A_TABLE)
+    done = test("-a")
+    assert done.returncode == 1
+    assert "a table of its output is not whole, so not all was measured (exit status 0)" in done.stderr
+    assert "Nothing wrong found in it." not in done.stdout
+
+
+def test_copies_too_small_to_be_judged_are_no_failure(rig, test):
+    rig.amd(2).tool("rocm-bandwidth-test")
+    done = test("-s", "1", "-d", "2", "-m", "16")
+    assert done.returncode == 0, done.stderr
+    assert said(done) == ["hostdoctor: nothing in this output can be judged here"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        (("plugin", "--list"), "- tb   > Builtin: TransferBench   > Version: 1.0.0"),
+        (("run", "tb", "smoketest"), "TransferBench v1.67.00\nAll tests passed"),
+        (("run", "tb", "p2p_latency"), "Pingpong round-trip latency per lap (us), each pair run by itself\n"),
+    ],
+)
+def test_what_measures_nothing_that_can_be_judged_is_no_failure(rig, test, arguments, output):
+    rig.amd(2).scene(say=output)
+    programs.install_rocm_7(rig.prefix)
+    done = test(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "measured nothing" not in done.stderr
+
+
+def test_tests_that_failed_behind_status_0(rig, test):
+    rig.amd(2).scene(say="TransferBench v1.67.00\n[WARN] 3 Tests FAILED")
+    programs.install_rocm_7(rig.prefix)
+    done = test("run", "tb", "smoketest")
+    assert done.returncode == 1
+    assert "3 of its tests failed" in done.stderr
+
+
+def test_a_table_that_was_asked_for_and_did_not_come_is_a_failure(rig, test):
+    rig.amd(2).scene(say="TransferBench v1.67.00")
+    programs.install_rocm_7(rig.prefix)
+    done = test("run", "tb", "p2p")
+    assert done.returncode == 1
+    assert "it measured nothing (exit status 0)" in done.stderr
