@@ -43,14 +43,20 @@ class Choice(msgspec.Struct):
     chosen: list[Chosen]
     passed_over: list[tuple[str, str]]
 
+    def unseen(self, gpus: Sequence[Function]) -> list[str]:
+        """The addresses of those that no tool measures."""
+        seen = {device.subject for each in self.chosen for device in each.devices}
+        return [gpu.address for gpu in gpus if gpu.vendor in (ATI, NVIDIA) and gpu.address not in seen]
 
-def choose(gpus: Sequence[Function], tool: str, deadline_s: float) -> Choice:
+
+def choose(gpus: Sequence[Function], tool: str, deadline_s: float, beside: Sequence[Function] = ()) -> Choice:
     """For each vendor with a GPU here the first tool that sees any of them.
 
     Args:
-        gpus: the discrete GPUs of the host.
+        gpus: the discrete GPUs that are to be measured.
         tool: one of TOOLS, or "auto".
         deadline_s: how long a tool may take to list what it sees.
+        beside: the host's other discrete GPUs, which tools count although they are not to be measured.
     """
     choice = Choice([], [])
     for name in TOOLS if tool == "auto" else (tool,):
@@ -62,12 +68,12 @@ def choose(gpus: Sequence[Function], tool: str, deadline_s: float) -> Choice:
             continue
         if any(each.adapter.vendor == vendor for each in choice.chosen):
             continue
-        _try(choice, name, ours, deadline_s)
+        _try(choice, name, ours, deadline_s, beside)
     return choice
 
 
-def _try(choice: Choice, name: str, gpus: Sequence[Function], deadline_s: float) -> None:
-    candidates = list(_candidates(name, gpus))
+def _try(choice: Choice, name: str, gpus: Sequence[Function], deadline_s: float, beside: Sequence[Function]) -> None:
+    candidates = list(_candidates(name, (*gpus, *beside)))
     if not candidates:
         choice.passed_over.append((name, "it is not installed"))
     for make in candidates:
@@ -104,7 +110,8 @@ def _of(kind: Callable[[rocm_tools.Program], Adapter], program: rocm_tools.Progr
 
 
 def _driven(gpus: Sequence[Function]) -> list[Device]:
-    return [Device(gpu.address, device_name(gpu).split(" / ")[0], _node(gpu)) for gpu in gpus if gpu.driver == "nvidia"]
+    ours = [gpu for gpu in gpus if gpu.vendor == NVIDIA and gpu.driver == "nvidia"]
+    return [Device(gpu.address, device_name(gpu).split(" / ")[0], _node(gpu)) for gpu in ours]
 
 
 def _wanted(found: Found, gpus: Sequence[Function]) -> tuple[Device, ...]:

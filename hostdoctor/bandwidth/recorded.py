@@ -14,7 +14,7 @@ from hostdoctor.bandwidth.journal import Done, Journal, Tool
 from hostdoctor.bandwidth.links import believed
 from hostdoctor.bandwidth.running import BREAKS
 from hostdoctor.bandwidth.steps import Step, StepResult
-from hostdoctor.facts.bandwidth import Broken, Device, LoadedLink, Run, Transfer, Verification, host_node
+from hostdoctor.facts.bandwidth import HOST, Broken, Device, LoadedLink, Run, Transfer, Verification, host_node
 from hostdoctor.facts.driver import PairWord
 
 _WRONG = {
@@ -71,8 +71,8 @@ def cells(journal: Journal, name: str) -> list[Cell]:
 
 
 def _ends(step: Step) -> frozenset[str]:
-    """Two GPUs, or a GPU and host memory of any node."""
-    return frozenset(step.gpus) if step.kind == "pair" else frozenset((*step.gpus, step.kind))
+    """Two GPUs, or a GPU and host memory of any node, or a GPU and itself."""
+    return frozenset(step.gpus) if step.kind == "pair" else frozenset((*step.gpus, "itself" if step.kind == "inside" else HOST))
 
 
 def _cell(tool: str, line: int, done: Done, name: str, wrong: Collection[frozenset[str]]) -> Cell:

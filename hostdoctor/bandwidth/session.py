@@ -67,6 +67,7 @@ class Session(msgspec.Struct):
         resumed: what it holds already; None where it is new.
         wishes: sizes, numbers and deadlines.
         watch: the kernel's log.
+        unseen: the addresses of GPUs that were to be measured and that no tool sees.
     """
 
     place: Place
@@ -77,6 +78,7 @@ class Session(msgspec.Struct):
     resumed: journal.Journal | None
     wishes: Wishes
     watch: KernelWatch
+    unseen: list[str]
 
     def run(self, progress: Progress) -> journal.HowEnded:
         """Measure; raises OSError where the file cannot be written, KeyboardInterrupt where the user ends it."""
@@ -104,17 +106,19 @@ def prepared(place: Place, tool: str, wishes: Wishes, allowed: Allowed, files: F
     names = [each.name for each in resumed.tools] if resumed else [tool]
     choice = Choice([], [])
     for name in names:
-        found = choose(gpus, name, _LIST_DEADLINE_S)
+        found = choose(gpus, name, _LIST_DEADLINE_S, _others(place, gpus))
         choice.chosen += found.chosen
         choice.passed_over += found.passed_over
     if not choice.chosen:
         raise Refused(_why_none(choice))
     tasks, left_out = tasks_of(choice.chosen, wishes), list[Task]()
     if resumed:
+        _refuse_changed(files.resume, resumed, choice)
         tasks, left_out = left_to_do(_planned(choice, resumed), resumed, retry=allowed.retry)
     watched = [device.subject for each in choice.chosen for device in each.devices]
     watch = KernelWatch(os.path.join(place.root, "dev/kmsg"), place.topology, watched)
-    return Session(place, choice, tasks, left_out, files.resume or files.results, resumed, wishes, watch)
+    path = files.resume or files.results
+    return Session(place, choice, tasks, left_out, path, resumed, wishes, watch, choice.unseen(gpus))
 
 
 def choose_for(place: Place) -> Choice:
@@ -152,6 +156,26 @@ def _gpus(place: Place, wishes: Wishes) -> Sequence[Function]:
     if not chosen:
         raise Refused("there is no discrete GPU here to measure")
     return chosen
+
+
+def _others(place: Place, gpus: Sequence[Function]) -> list[Function]:
+    return [gpu for gpu in place.topology.gpus if gpu not in gpus]
+
+
+def _refuse_changed(path: str, resumed: journal.Journal, choice: Choice) -> None:
+    """A run is gone on with where it began: a GPU that is gone, or another in its place, makes its figures those of two."""
+    here = {(each.adapter.name, device.subject): device for each in choice.chosen for device in each.devices}
+    for tool in resumed.tools:
+        for device in tool.devices:
+            now = here.get((tool.name, device.subject))
+            if now is None:
+                reason = f"{tool.name} does not see {device.subject} any more: it is gone, or the run was another host's"
+                raise Refused(f"{path}: {reason}; begin a new run")
+            if now.name != device.name:
+                reason = (
+                    f"{device.subject} was {device.name!r} then and is {now.name!r} now, so that the run was another host's"
+                )
+                raise Refused(f"{path}: {reason}; begin a new run")
 
 
 def _refuse_company(place: Place, gpus: Sequence[Function]) -> None:

@@ -99,6 +99,8 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
         raise click.UsageError("--retry goes with --resume")
     if resume and results:
         raise click.UsageError("--resume FILE goes on in that file; --results names a new one")
+    if output and not os.path.isdir(os.path.dirname(output) or "."):
+        fail(f"{output}: there is no such folder")  # told now rather than after all the copies
     place = opened(root, assume_bare_metal)
     wishes = Wishes(size_mib << 20, repeats, deadline_s, tuple(each.lower() for each in only))
     try:

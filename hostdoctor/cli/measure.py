@@ -55,6 +55,8 @@ def plan_lines(session: Session) -> Iterator[str]:
             yield f"  {device.subject}  {device.name}{node}"
     for name, why in session.choice.passed_over:
         yield f"  not with {name}: {why}"
+    for address in session.unseen:
+        yield f"  NOT measured: {address}, which none of these tools sees"
     yield from _steps_lines(session)
     watch = session.watch
     known_by = "the kernel's log is watched, and the first fault in it ends the run"

@@ -74,7 +74,8 @@ def _silent_failure(
     program: rocm_tools.Program, arguments: Sequence[str], ended: process.Ended, bad: _Verdict
 ) -> rocm_tools.Complaint | None:
     """What no word of the tool tells: that it ended early, or came to nothing; None where neither is so."""
-    how = f"signal {-ended.status} ended it" if (ended.status or 0) < 0 else f"exit status {ended.status}"
+    status = ended.status or 0
+    how = f"signal {-status} ended it" if status < 0 else f"exit status {status}"
     how += f": {ended.last_words}" if ended.errors.strip() else ""
     advice = "see its output above, and hostdoctor scan"
     if bad.cut:

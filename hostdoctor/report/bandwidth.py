@@ -179,7 +179,7 @@ def _proven(findings: Sequence[Finding]) -> str:
     if not told:
         return ""
     if right == len(told):
-        return f"Data arrived as they were sent between all {wording.count(right, 'ordered pair')} of GPUs."
+        return f"Data arrived as they were sent between all {wording.count(right, 'ordered pair')} of the GPUs measured."
     return f"Data were compared between {right} of {wording.count(len(told), 'ordered pair')} of GPUs."
 
 

@@ -12,6 +12,7 @@ A scene is a JSON file named by STANDIN_SCENE:
     park        a part of the arguments: such a call opens the fifo, and holds it open until it is ended
     fifo        that fifo
     family      whether a parked call has a child that holds the fifo too
+    die         a part of the arguments: such a call is ended by a signal
     kmsg        [part of the arguments, file, text]: such a call adds a line to that file, as the kernel to its log
     say         text to be printed instead of anything else, and `status` to end with
 """
@@ -42,6 +43,8 @@ class Scene:
         if kmsg and kmsg[0] in call:
             with open(kmsg[1], "a") as file:
                 file.write(kmsg[2] + "\n")
+        if "die" in self.said and self.said["die"] in call:
+            os.abort()
         if "park" in self.said and self.said["park"] in call:
             self._park()
         if "say" in self.said:

@@ -15,6 +15,13 @@ from hostdoctor.bandwidth.journal import read
 
 A, B, C = "0000:03:00.0", "0000:07:00.0", "0000:0b:00.0"
 TOOL = ("--tool", "rocm-bandwidth-test")
+HEADER = (
+    '{"record":"run","version":"0.1.0","at":"2026-11-29T10:00:00Z","steps":2}',
+    '{"record":"tool","name":"rocm-bandwidth-test","version":"2.6.0","path":"","vendor":"amd",'
+    '"devices":[{"subject":"0000:03:00.0","name":"AMD Radeon PRO V620"}]}',
+    '{"record":"planned","tool":"rocm-bandwidth-test","step":{"kind":"to-gpu","origin":"host:0","target":"0000:03:00.0"}}',
+    '{"record":"planned","tool":"rocm-bandwidth-test","step":{"kind":"from-gpu","origin":"0000:03:00.0","target":"host:0"}}',
+)
 FAULT = (
     "4,900,8000000,-;amdgpu 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x000d address=0x38a0000000 flags=0x0020]"
 )
@@ -130,6 +137,53 @@ def test_a_tool_that_hangs_ends_at_its_deadline_with_its_children(rig):
     left_out = [done.result for _, done in found.done.values() if done.result.error.startswith("not tried")]
     assert {result.step.both_ways for result in left_out} == {True, False}
     assert found.ended == "complete"
+
+
+def test_a_gpu_whose_own_copies_break_is_left_out_of_its_pairs_too(rig):
+    rig.amd(3).tool("rocm-bandwidth-test").scene(die="-s 0 -d 1 -m")
+    assert rig.measure(*TOOL).returncode == 1
+    assert all(done.result.error for _, done in journal(rig).done.values() if A in done.result.step.gpus)
+    timed = [call for call in rig.calls if "-m" in call]
+    assert [call for call in timed if "-s 1" in call or "-d 1" in call or "1," in call] == timed[:1]
+    assert [call for call in timed if "-s 2 -d 3" in call]
+
+
+def test_a_plan_that_a_full_disk_cut_is_not_gone_on_with(rig):
+    rig.amd(1).tool("rocm-bandwidth-test")
+    whole = "".join(f"{line}\n" for line in HEADER)
+    for size in range(len(whole) - 1):
+        rig.results.write_text(whole[:size])
+        found = journal(rig)
+        assert found.began is None or found.lacks_steps
+    done = rig.measure("--resume", rig.results)
+    assert done.returncode == 3
+    assert "a part of its plan is missing" in done.stderr
+
+
+def test_a_run_of_another_host_is_not_gone_on_with(rig):
+    rig.amd(1).tool("rocm-bandwidth-test")
+    other = "\n".join(HEADER).replace("0000:03:00.0", "0000:43:00.0")
+    for text, words in (
+        (other, "does not see 0000:43:00.0 any more"),
+        ("\n".join(HEADER).replace("V620", "W6800"), "was 'AMD Radeon PRO W6800' then and is 'AMD Radeon PRO V620' now"),
+    ):
+        rig.results.write_text(text)
+        done = rig.measure("--resume", rig.results)
+        assert done.returncode == 3
+        assert words in done.stderr
+
+
+def test_a_gpu_that_the_tool_does_not_see_is_named(rig):
+    rig.amd(2).tool("rocm-bandwidth-test").scene(gpus=[[A, rig.names]])
+    done = rig.run("bandwidth", "--root", rig.tree.root, "--dry-run", *TOOL)
+    assert f"NOT measured: {B}, which none of these tools sees" in done.stderr
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_measured(rig):
+    rig.amd(1).tool("rocm-bandwidth-test")
+    done = rig.measure(*TOOL, "-o", "/nowhere/report.json")
+    assert (done.returncode, rig.calls) == (3, [])
+    assert "/nowhere/report.json: there is no such folder" in done.stderr
 
 
 def test_an_interrupt_ends_the_tool_and_leaves_a_valid_file(rig):

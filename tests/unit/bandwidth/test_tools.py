@@ -57,6 +57,14 @@ def test_nvbandwidth_sees_only_the_gpus_of_its_step(rig):
     assert {call.rsplit(" ", 1)[1] for call in pairs} == {"0,1", "1,0", "0,2", "2,0", "1,2", "2,1"}
 
 
+def test_some_of_the_gpus_are_numbered_among_all_of_them(rig):
+    rig.nvidia(3).tool("nvbandwidth")
+    report, done = as_json(rig, "--tool", "nvbandwidth", "--gpu", N2)
+    assert done.returncode == 0, done.stderr
+    assert {each["state"] for each in report["measurements"]} == {"measured"}
+    assert {call.rsplit(" ", 1)[1] for call in rig.calls} == {"1"}
+
+
 def test_the_sample_measures_both_arms_and_proves_no_data(rig):
     rig.nvidia(2).tool("p2pBandwidthLatencyTest").scene(gbs={f"{N1} {N2}": 12.9, f"{N2} {N1}": 12.8})
     report, done = as_json(rig, "--tool", "p2pBandwidthLatencyTest")
@@ -163,3 +171,11 @@ def test_a_node_without_memory_shifts_what_the_tool_counts(rig):
     one_way = measured(report, kind="pair", both_ways=False)
     assert {(each["origin"], each["target"]): each["median_gbs"] for each in one_way} == {(A, B): 6.6, (B, A): 6.4}
     assert [each["median_gbs"] for each in measured(report, kind="to-gpu")] == [6.8, 6.8]
+
+
+def test_wrong_data_one_way_leave_no_figure_of_the_other_way_either(rig):
+    rig.amd(1).tool("rocm-bandwidth-test").scene(wrong=[f"host {A}"])
+    report, done = as_json(rig, "--tool", "rocm-bandwidth-test")
+    assert done.returncode == 1
+    found = {each["kind"]: (each["state"], each["median_gbs"]) for each in report["measurements"]}
+    assert found == {"to-gpu": ("wrong", None), "from-gpu": ("withheld", None), "inside": ("measured", 6.8)}
