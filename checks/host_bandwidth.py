@@ -8,7 +8,7 @@ import msgspec
 
 from hostdoctor import knowledge
 from hostdoctor.facts.bandwidth import Transfer, host_node, is_host
-from hostdoctor.facts.unknown import Unknown
+from hostdoctor.facts.unknown import Unknown, known
 from hostdoctor.findings import Check, Cost, Evidence, Finding, Outcome
 from hostdoctor.measured import MOST_OF_PCIE_GBS, HostMeasurements, Measured, best, shown, spread
 from hostdoctor.view import View
@@ -97,7 +97,17 @@ def _verdict(view: View, measured: Measured, gpu: str, found: HostMeasurements) 
         return Verdict("fabric", "info", title, "", measurements.figures, measurements.evidence)
     if isinstance(measurements.link, Unknown):
         return _without_link(measurements, measurements.link)
-    return _against_link(measurements, link_gbs)
+    return _against_link(measurements, link_gbs, is_near=_is_surely_near(view, gpu, found))
+
+
+def _is_surely_near(view: View, gpu: str, found: HostMeasurements) -> bool:
+    """Whether memory of the GPU's own node was among what was copied, where a host of several sockets makes that count."""
+    if known(view.host.cpu.sockets, 1) == 1:
+        return True
+    function = view.topology.functions.get(gpu)
+    node = function.numa_node if function else None
+    nodes = found.to_gpu.keys() | found.from_gpu.keys()
+    return len(nodes) > 1 or (isinstance(node, int) and host_node(node) in nodes)
 
 
 def _is_host_copy_of(gpu: str, ends: tuple[str, str]) -> bool:
@@ -133,7 +143,7 @@ def _without_link(gpu: _Gpu, why: Unknown) -> Verdict:
     return Verdict("unjudged", "info", title, f"{why.reason[0].upper()}{why.reason[1:]}.", figures, gpu.evidence)
 
 
-def _against_link(gpu: _Gpu, raw: float) -> Verdict:
+def _against_link(gpu: _Gpu, raw: float, *, is_near: bool) -> Verdict:
     floor = knowledge.load_copy_floors()["host"]
     slowest = min(gpu.figures)
     if slowest >= floor.ok * raw:
@@ -148,15 +158,18 @@ def _against_link(gpu: _Gpu, raw: float) -> Verdict:
     if "kernel" in gpu.engines:
         title = "host copies of {range} by kernels or processor threads, which are slower than the link and are not judged"
         return Verdict("kernels", "info", title, "", gpu.figures, gpu.evidence)
-    outcome: Outcome = "failure" if slowest < floor.failure * raw else "warning"
-    much = "far " if outcome == "failure" else ""
+    outcome: Outcome = "failure" if slowest < floor.failure * raw and is_near else "warning"
+    much = "far " if slowest < floor.failure * raw else ""
+    which = (
+        "" if is_near else " Which node is near is not known here: memory of another socket gives less, and may be all it is."
+    )
     return Verdict(
         f"below-{outcome}",
         outcome,
         f"host copies give only {{range}}, {much}below what the link gives",
         f"The narrowest link on the way carries {raw:.1f} GB/s each way, and copies from pinned memory of the near node reach "
         f"{floor.ok * raw:.1f} or more. The link may not come up under load, or the test used pageable memory, another node, "
-        "or a busy GPU.",
+        f"or a busy GPU.{which}",
         gpu.figures,
         gpu.evidence,
         _cost(slowest, floor.ok * raw, "or more that the link gives"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -94,19 +95,16 @@ def _candidates(name: str, gpus: Sequence[Function]) -> Iterator[Callable[[], Ad
     elif name in ("TransferBench", "rocm-bandwidth-test"):
         for program in rocm_tools.find(os.environ):
             if name == "TransferBench" and program.kind == "transferbench":
-                yield _of(TransferBench, program)
+                yield partial(TransferBench, program)
             elif name == "rocm-bandwidth-test" and program.kind == "rbt-2":
-                yield _of(RocmBandwidthTest, program)
+                addresses = [gpu.address for gpu in gpus if gpu.vendor == ATI]
+                yield partial(RocmBandwidthTest, program, addresses)
             elif name == "rocm-bandwidth-test" and program.kind == "rbt-7":
-                yield _of(TransferBench, program)
+                yield partial(TransferBench, program)
     elif name == "nvbandwidth" and (path := find_nvbandwidth()):
         yield lambda: NvBandwidth(path, _driven(gpus))
     elif name == "p2pBandwidthLatencyTest" and (test := find_p2p_test()):
         yield lambda: P2pTest(test, _driven(gpus))
-
-
-def _of(kind: Callable[[rocm_tools.Program], Adapter], program: rocm_tools.Program) -> Callable[[], Adapter]:
-    return lambda: kind(program)
 
 
 def _driven(gpus: Sequence[Function]) -> list[Device]:

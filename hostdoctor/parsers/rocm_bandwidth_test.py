@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from hostdoctor.facts.bandwidth import Device, Run, Statistic, Transfer, Verification, host_node, is_host
 from hostdoctor.facts.driver import PairWord
 from hostdoctor.parsers.matrix import Matrix, as_flag, bandwidth, microseconds, read_matrix
@@ -62,6 +64,7 @@ class _Reading:
         self._part, self._lines = part, part.lines
         self._version = ""
         self._devices: dict[int, Device] = {}
+        self._shared: set[str] = set()  # addresses that several devices print
         self._entry: dict[str, str] = {}
         self._transfers: list[Transfer] = []
         self._verifications: list[Verification] = []
@@ -124,6 +127,12 @@ class _Reading:
 
     def _add_device(self, number: int, name: str, is_gpu: bool, address: str, at: int) -> None:
         subject = host_node(number) if not is_gpu else _address(address) if address else _unnamed(number)
+        alike = [each for each in self._devices.values() if is_gpu and each.subject == subject and each.number != number]
+        for each in alike:  # in other PCI domains, which are not printed, so that neither has an address
+            self._devices[each.number] = msgspec.structs.replace(each, subject=_unnamed(each.number))
+        if alike or (is_gpu and subject in self._shared):
+            self._shared.add(subject)
+            subject = _unnamed(number)
         self._devices[number] = Device(subject, number, name.strip(), is_gpu, self._part.where(at))
 
     def _close_entry(self, at: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -12,7 +12,7 @@ from hostdoctor.bandwidth import process
 from hostdoctor.bandwidth.adapters import Found, Means, Vendor, ended_badly, failed
 from hostdoctor.bandwidth.rocm_tools import Program, complaint
 from hostdoctor.bandwidth.steps import Device, ErrorKind, Step, StepResult
-from hostdoctor.facts.bandwidth import HOST, Run, host_node
+from hostdoctor.facts.bandwidth import HOST, Run, host_node, is_host
 from hostdoctor.parsers import rocm_bandwidth_test
 from hostdoctor.parsers.paste import split
 
@@ -36,9 +36,11 @@ class RocmBandwidthTest:
     vendor: Vendor = "amd"
     proves = "the copy engine's rate, and data compared one way; there is no arm without peer access to compare with"
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, gpus: Collection[str]) -> None:
+        """Name the program and the addresses of all of the host's GPUs: it prints those without a domain."""
         self.path = program.path
         self.version = ""
+        self._gpus = gpus
         self._environment = program.environment(os.environ)
         self._places: dict[str, _Place] = {}
 
@@ -56,16 +58,21 @@ class RocmBandwidthTest:
         pool = 0
         for device in run.devices:
             # -s and -d count pools, and a node without memory has none.
-            self._places[device.subject] = _Place(device.number, pool)
+            self._places[self._address(device.subject)] = _Place(device.number, pool)
             pool += device.number in memory or not memory
         sizes = {device.subject: memory.get(device.number, 0) for device in run.gpus}
         return Found(
             tuple(
-                Device(each.subject, each.name, None, sizes[each.subject], each.number)
+                Device(self._address(each.subject), each.name, None, sizes[each.subject], each.number)
                 for each in run.gpus
                 if ":" in each.subject
             )
         )
+
+    def _address(self, subject: str) -> str:
+        """The GPU that a device of the tool is, where exactly one of the host has that address but for the domain."""
+        fits = [gpu for gpu in self._gpus if gpu.partition(":")[2] == subject.partition(":")[2]]
+        return fits[0] if len(fits) == 1 else subject if ":" not in subject or is_host(subject) else ""
 
     def can(self, step: Step) -> bool:
         """See Adapter."""

@@ -179,3 +179,20 @@ def test_wrong_data_one_way_leave_no_figure_of_the_other_way_either(rig):
     assert done.returncode == 1
     found = {each["kind"]: (each["state"], each["median_gbs"]) for each in report["measurements"]}
     assert found == {"to-gpu": ("wrong", None), "from-gpu": ("withheld", None), "inside": ("measured", 6.8)}
+
+
+def test_rocm_bandwidth_test_prints_no_domain(rig):
+    """A GPU of another domain is found by the rest of its address, where only one has that; else it is not guessed."""
+    tree, function = rig.tree, {"driver": "amdgpu", "bars": [(0x3800_0000_0000, 32 << 30)]}
+    rig.gpus = ["10000:43:00.0"]
+    tree.function(rig.gpus[0], "sys/devices/pci10000:40", **function)
+    rig.scene().tool("rocm-bandwidth-test")
+    report, done = as_json(rig, "--tool", "rocm-bandwidth-test")
+    assert done.returncode == 0, done.stderr
+    assert {end for each in measured(report, kind="inside") for end in (each["origin"], each["target"])} == {"10000:43:00.0"}
+    rig.gpus.append("10001:43:00.0")
+    tree.function(rig.gpus[1], "sys/devices/pci10001:40", **function)
+    rig.scene().results.unlink()
+    done = rig.measure("--tool", "rocm-bandwidth-test")
+    assert done.returncode == 3
+    assert "it sees none of this host's GPUs" in done.stderr

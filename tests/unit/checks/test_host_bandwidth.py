@@ -18,6 +18,19 @@ def measured(build, *transfers, at=None, **more):
     return build.host(build.two_navi_cards(at=at), runs=(build.run(*transfers, **more),))
 
 
+def test_a_node_that_may_be_the_far_one_makes_no_failure(build, verdict):
+    """Two sockets, a firmware that tells no node of the GPU, and copies of one node alone."""
+    far = measured(build, *host_copies(build, 28.5, 11.3))
+    function = msgspec.structs.replace(far.functions[A], numa_node=-1)
+    far = msgspec.structs.replace(far, functions={**far.functions, A: function})
+    two = msgspec.structs.replace(far, cpu=msgspec.structs.replace(far.cpu, sockets=2))
+    one = msgspec.structs.replace(far, cpu=msgspec.structs.replace(far.cpu, sockets=1))
+    assert verdict("host-bandwidth", one).outcome == "failure"
+    found = verdict("host-bandwidth", two)
+    assert found.outcome == "warning"
+    assert "Which node is near is not known here" in found.explanation
+
+
 # A link of 16 GT/s x16 carries 31.5 GB/s each way; 23.6 are in order, below 18.9 something is wrong.
 @pytest.mark.parametrize(
     ("to_gpu", "from_gpu", "outcome"),

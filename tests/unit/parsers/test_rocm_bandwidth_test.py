@@ -128,6 +128,13 @@ def test_devices_get_addresses_and_memory_nodes():
     assert not run.has_domains
 
 
+def test_two_gpus_that_print_the_same_address_have_none():
+    """They lie in different PCI domains, which it does not print: their figures must not become those of one."""
+    run = read((HEAD + ONE_WAY).replace("43:0.0", "03:0.0"))
+    assert [device.subject for device in run.gpus] == ["Device 1", "Device 2"]
+    assert {(each.origin, each.target) for each in run.transfers} >= {("Device 1", "Device 2"), ("Device 2", "Device 1")}
+
+
 def test_rows_are_sources_and_not_available_is_no_rate():
     run = read(HEAD + ACCESS + ONE_WAY)
     assert rate(run, "host:0", A) == 6.868
