@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.standins import programs
 from tests.trees import ROOT_PORT, Tree, config_space, link_attributes
 
@@ -77,15 +78,14 @@ class Rig:
     def command(self, *arguments: object) -> list[str]:
         return [sys.executable, "-m", "hostdoctor", *map(str, arguments)]
 
-    def run(self, *arguments: object, **options) -> subprocess.CompletedProcess[str]:
-        usual = {"capture_output": True, "text": True, "timeout": 120, "stdin": subprocess.DEVNULL}
-        return subprocess.run(self.command(*arguments), check=False, env=self.environment(), **{**usual, **options})
+    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return warm.run([str(each) for each in arguments], self.environment())
 
-    def measure(self, *arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    def measure(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """`hostdoctor bandwidth` on this host, quickly."""
         usual = ["bandwidth", "--root", self.tree.root, "--yes", "--repeats", 5]
         where = [] if "--resume" in arguments else ["--results", self.results]
-        return self.run(*usual, *where, *arguments, **options)
+        return self.run(*usual, *where, *arguments)
 
     def started(self, *arguments: object) -> subprocess.Popen[str]:
         """The same, not waited for."""
