@@ -311,8 +311,12 @@ class _GroupTypes:
     @cached_property
     def _members(self) -> dict[str, str]:
         """The functions that the groups list."""
-        found = {}
-        for group in [] if self._groups is None else self._groups.names():
+        found: dict[str, str] = {}
+        try:
+            groups = [] if self._groups is None else self._groups.names()
+        except Unreadable:
+            return found
+        for group in groups:
             try:
                 found.update(dict.fromkeys(self._evidence.names(f"sys/kernel/iommu_groups/{group}/devices"), group))
             except Unreadable:

@@ -489,6 +489,22 @@ def test_a_capture_that_is_cut_is_read_as_far_as_it_goes(hostdoctor, capture):
     assert read > 3
 
 
+def test_lists_that_were_not_captured_leave_their_facts_unknown(hostdoctor, capture, tmp_path):
+    """Each list for itself: nothing but its own facts is lost."""
+    tree = Tree(tmp_path / "host").common()
+    tree.amd_cards(2)
+    tree.folder("sys/kernel/iommu_groups/5/devices")
+    file = capture("--root", tree.root)
+    with tarfile.open(file) as archive:
+        listings = json.load(archive.extractfile("listings.json"))
+    whole = file.read_bytes()
+    for lost in listings:
+        file.write_bytes(whole)
+        kept = {path: names for path, names in listings.items() if path != lost}
+        done = hostdoctor("scan", "-q", repacked(file, replaced(listings=json.dumps(kept).encode())))
+        assert done.stderr == "", lost
+
+
 @pytest.mark.parametrize(
     ("contents", "says"),
     [
