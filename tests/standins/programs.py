@@ -8,6 +8,26 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "tools"
 
+# A tool is started hundreds of times, and Python takes long to start. So where a folder `answers` lies beside the scene, a
+# call that was answered before gets the same answer again, without Python.
+SCRIPT = """\
+#!/bin/sh
+answers=${{STANDIN_SCENE%/*}}/answers
+call="${{0##*/}} $*${{CUDA_VISIBLE_DEVICES:+ $CUDA_VISIBLE_DEVICES}}"
+answer="$answers/$call"
+[ -d "$answers" ] || exec {python} -SE {tool} "$@"
+if [ -f "$answer" ]; then
+  echo "$call" >>"${{STANDIN_SCENE%/*}}/calls"
+else
+  {python} -SE {tool} "$@" >"$answer.new"
+  echo $? >"$answer.status"
+  mv "$answer.new" "$answer"
+fi
+read -r status <"$answer.status"
+cat "$answer"
+exit "$status"
+"""
+
 
 def install(prefix: Path, name: str, source: str = "") -> Path:
     """Put a tool into the folder `bin` of an installation; the program.
@@ -17,13 +37,14 @@ def install(prefix: Path, name: str, source: str = "") -> Path:
         name: of the program.
         source: the stand-in, where it has another name.
     """
-    folder = prefix / "bin"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder, tools = prefix / "bin", prefix / "tools"
+    for each in (folder, tools):
+        each.mkdir(parents=True, exist_ok=True)
+    shutil.copy(FOLDER / (source or name), tools / name)
+    shutil.copy(FOLDER / "scene.py", tools / "scene.py")
     program = folder / name
-    # Without the packages of whoever runs the tests: a tool is started hundreds of times.
-    program.write_text(f"#!{sys.executable} -SE\n{(FOLDER / (source or name)).read_text()}")
+    program.write_text(SCRIPT.format(python=sys.executable, tool=tools / name))
     program.chmod(0o755)
-    shutil.copy(FOLDER / "scene.py", folder / "scene.py")
     return program
 
 

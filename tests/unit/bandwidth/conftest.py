@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,10 @@ class Rig:
         usual = 13.1 if self.names.startswith("NVIDIA") else 6.8
         said = {"usual": usual, "gpus": [[gpu, self.names] for gpu in self.gpus], "calls": str(self.folder / "calls"), **said}
         (self.folder / "scene.json").write_text(json.dumps(said))
+        answers = self.folder / "answers"
+        shutil.rmtree(answers, ignore_errors=True)
+        if not {"park", "die", "kmsg", "say"} & said.keys():
+            answers.mkdir()
         return self
 
     def tool(self, name: str, source: str = "") -> Rig:
