@@ -64,7 +64,7 @@ def _be(arguments: Sequence[str], environment: Mapping[str, str], output: Binary
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno(), 1)
         os.dup2(errors.fileno(), 2)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: PTH123,SIM115
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
         sys.argv = ["hostdoctor", *arguments]
         os.environ.clear()
         os.environ.update(environment)
