@@ -30,9 +30,7 @@ def test_patch_and_git_take_every_diff(tmp_path, before, after):
     host.apply(Patch(files=(FileChange("/etc/some/file", before, after),)))
 
 
-@pytest.mark.parametrize(
-    "name", ["my arch.conf", "trail ", 'a"b', "back\\slash", "tab\tname", "line\nend", "\u00e4.conf", 't\t"\\ x']
-)
+@pytest.mark.parametrize("name", ["my arch.conf", "trail ", 'a"b', "back\\slash", "tab\tname", "\u00e4.conf", 't\t"\\ x'])
 @pytest.mark.parametrize(("before", "after"), [("a\n", "b\n"), (None, "b\n"), ("a\n", None)])
 def test_names_of_files(tmp_path, name, before, after):
     host = GrubHost(tmp_path / "host")
