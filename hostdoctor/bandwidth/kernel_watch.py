@@ -28,6 +28,7 @@ _STOPS = frozenset(
         "aer-nonfatal",
         "aer-fatal",
         "aer-not-recovered",
+        "aer-report-uncorrected",  # what it reports follows, unless the kernel limits its rate
         "dpc",
         "gpu-hang",
         "gpu-page-fault",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -83,10 +85,31 @@ class Session(msgspec.Struct):
     def run(self, progress: Progress) -> journal.HowEnded:
         """Measure; raises OSError where the file cannot be written, KeyboardInterrupt where the user ends it."""
         around = Around(self.place.evidence, self.place.topology, self.watch, self.wishes.deadline_s, progress)
-        with journal.Writer(self.path) as writer:
+        with _alone(self.place), journal.Writer(self.path) as writer:
             if self.resumed is None:
                 writer.write(*header(self.place.host, self.choice.chosen, self.tasks, boot_id(self.place.evidence)))
             return measure(self.tasks, writer, around)
+
+
+@contextmanager
+def _alone(place: Place) -> Iterator[None]:
+    """Keep other runs, of whichever user, from measuring the same host meanwhile; raises Refused where one does.
+
+    What locks is the folder of the host's PCI bus, which is the same for all, is always there, and may be opened by anybody.
+    """
+    try:
+        folder = os.open(os.path.join(place.root, "sys/bus/pci"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # without it there is no GPU either
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused("another run measures on this host now, and each would spoil the other's figures") from None
+        yield
+    finally:
+        os.close(folder)
 
 
 def prepared(place: Place, tool: str, wishes: Wishes, allowed: Allowed, files: Files) -> Session:

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from hostdoctor.bandwidth.journal import read
+from hostdoctor.bandwidth.journal import Writer, read
 
 A, B, C = "0000:03:00.0", "0000:07:00.0", "0000:0b:00.0"
 TOOL = ("--tool", "rocm-bandwidth-test")
@@ -221,6 +221,14 @@ def test_the_first_fault_in_the_kernel_log_stops_the_run(rig):
     assert not [call for call in rig.calls if "-s 2 -d 1" in call]
 
 
+def test_a_report_of_the_port_alone_stops_the_run_too(rig):
+    """The kernel limits the rate of the lines that say what the error was."""
+    port = FAULT.partition(";")[0] + ";pcieport 0000:04:01.0: AER: Uncorrectable (Non-Fatal) error message received from " + B
+    rig.amd(2).tool("rocm-bandwidth-test").scene(kmsg=["-s 1 -d 2 -m", str(rig.kmsg), port])
+    assert rig.measure(*TOOL).returncode == 1
+    assert journal(rig).ended == "fault"
+
+
 def test_old_messages_and_those_of_other_devices_stop_nothing(rig):
     rig.amd(2).tool("rocm-bandwidth-test")
     with rig.kmsg.open("a") as log:
@@ -365,16 +373,18 @@ def test_without_a_name_the_file_lies_below_the_state_folder(rig):
     assert rig.run("scan", path).returncode == 0
 
 
-def test_one_file_takes_one_run_at_a_time(rig):
+def test_a_host_takes_one_run_at_a_time_and_a_file_one_writer(rig):
     rig.amd(1).tool("rocm-bandwidth-test")
     run, pipe = parked(rig, "-s 1 -d 0 -m", "--results", rig.results)
     rig.scene()
-    done = rig.measure("--resume", rig.results, "--force")
+    done = rig.measure("--results", rig.folder / "other.jsonl", "--force")
+    with pytest.raises(BlockingIOError, match="another run writes to it"):
+        Writer(str(rig.results))
     run.terminate()
     assert all_gone(pipe)
     run.communicate(timeout=60)
     assert done.returncode == 3
-    assert "another run writes to it" in done.stderr
+    assert "another run measures on this host now" in done.stderr
 
 
 # --- within a scan ----------------------------------------------------------------------------------------------------
