@@ -208,9 +208,10 @@ CHECK = Check(
     "load.",
     why="All that a GPU is fed with passes here; a link that does not come up under load shows here and nowhere else.",
     decides="Ok from 75 % of the link's raw rate on, a warning below that, a failure below 60 % and where a copy hung or "
-    "crashed; copies of the near memory node count, a far node is at most info. Info where the link is not known, where a "
-    "kernel copied, and where the rate is more than PCIe carries (NVLink-C2C). Without a known link a direction at less "
-    "than half of the other is a warning.",
+    "crashed; copies of the near memory node count, a far node is at most info; on several sockets, where nothing tells "
+    "which node is near and copies of one alone were measured, it is a warning at most. Info where the link is not known, "
+    "where a kernel copied, and where the rate is more than PCIe carries (NVLink-C2C). Without a known link a direction at "
+    "less than half of the other is a warning.",
     sources=(
         "hostdoctor/knowledge/bandwidth.toml: the shares, with their sources",
         "Azure azurehpc-health-checks: floors of host copies by GPU",

@@ -120,6 +120,11 @@ class Journal(msgspec.Struct, frozen=True):
     ended: HowEnded | Literal[""] = ""
 
     @property
+    def is_newer(self) -> bool:
+        """Whether a later version wrote the file, with records that are not known here: what seems missing may be there."""
+        return self.began is not None and self.began.format > FORMAT
+
+    @property
     def lacks_steps(self) -> bool:
         """Whether the file lacks a part of the plan, as where its writing was cut: what is left is not the run."""
         return self.began is not None and len(self.planned) < self.began.steps

@@ -229,7 +229,7 @@ def _read(path: str) -> journal.Journal:
     found = read_file(path)
     if found.began is None or not found.planned:
         raise Refused(f"{path}: no measuring run begins in it")
-    if found.began.format > journal.FORMAT:
+    if found.is_newer:
         raise Refused(f"{path}: a newer hostdoctor wrote it")
     if found.lacks_steps:
         raise Refused(f"{path}: a part of its plan is missing, as where the disk was full: begin a new run")

@@ -11,5 +11,6 @@ from hostdoctor.parsers.paste import Part
 
 
 def parse(part: Part) -> Sequence[Run]:
-    """One run for each tool that measured; none where the file's beginning is missing."""
-    return runs_of(read(part.lines, part.first_line), part.source)
+    """One run for each tool that measured; none where the file's beginning is missing, or a later version wrote it."""
+    found = read(part.lines, part.first_line)
+    return [] if found.is_newer else runs_of(found, part.source)

@@ -160,6 +160,17 @@ def test_a_plan_that_a_full_disk_cut_is_not_gone_on_with(rig):
     assert "a part of its plan is missing" in done.stderr
 
 
+def test_what_a_later_version_wrote_is_not_judged(rig):
+    """Its records may have other names: that none of the known ones ends a step does not mean that it never ended."""
+    begun = '{"record":"begun","at":"2026-11-29T10:00:00Z",' + HEADER[2].partition(",")[2]
+    rig.amd(1).results.write_text("\n".join((*HEADER, begun, "")))
+    assert "did not come to its end" in rig.run("scan", "--root", rig.tree.root, rig.results).stdout
+    rig.results.write_text(rig.results.read_text().replace('"steps":2', '"steps":2,"format":9'))
+    done = rig.run("scan", "--root", rig.tree.root, rig.results)
+    assert "did not come to its end" not in done.stdout
+    assert "a newer hostdoctor wrote it" in rig.measure("--resume", rig.results).stderr
+
+
 def test_a_run_of_another_host_is_not_gone_on_with(rig):
     rig.amd(1).tool("rocm-bandwidth-test")
     other = "\n".join(HEADER).replace("0000:03:00.0", "0000:43:00.0")
