@@ -61,10 +61,10 @@ def journal(rig):
 
 
 def test_a_run_killed_at_any_step_goes_on(rig):
-    """Killed at a step of each kind: the file is whole, names the step, and in the end nothing is missing or done twice."""
+    """Killed at each step: the file is whole, names the step, and in the end nothing is missing or done twice."""
     rig.amd(2).tool("rocm-bandwidth-test")
     arguments = ["--results", rig.results]
-    for number, (call, kind) in list(enumerate(STEPS))[::2]:
+    for number, (call, kind) in enumerate(STEPS):
         run, pipe = parked(rig, call, *arguments)
         run.kill()
         run.communicate(timeout=60)
