@@ -28,9 +28,7 @@ def become(asked):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "cuda":
-        pass
-    else:
+    if sys.argv[1] == "hip":
         from hip import hip  # noqa: F401
 
     for line in sys.stdin:

@@ -47,13 +47,13 @@ def started(name, library):
         process.stdin.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cuda_workers(cuda_library):
     with started("cuda", cuda_library) as process:
         yield process
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hip_workers(hip_library):
     with started("hip", hip_library) as process:
         yield process
