@@ -72,18 +72,20 @@ def grub_words(text: str, variables: Mapping[str, str] | None = None) -> list[st
     known = variables or {}
     words: list[str] = []
     current: str | None = None
+    begun = False  # a word that is nothing but an unset variable so far has begun as well
     for match in _PIECE.finditer(text[:_LONGEST_LINE]):
         kind = match.lastgroup
         if kind in ("blank", "end") or len(words) > _MOST_WORDS or (current and len(current) > _LONGEST_LINE):
             if current is not None:
                 words.append(current)
-            current = None
+            current, begun = None, False
             if kind != "blank":
                 return words[:_MOST_WORDS]
             continue
         piece = match.group()
-        if kind == "plain" and current is None and piece.startswith("#"):
+        if kind == "plain" and not begun and piece.startswith("#"):
             return words
+        begun = True
         if kind == "variable":
             # An unquoted variable is split into words: $kernelopts is a whole line.
             first, *more = known.get(piece.strip("${}"), "")[:_LONGEST_VALUE].split(" ") or [""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -282,9 +283,10 @@ def test_an_interrupt_leaves_no_child(tree, tmp_path):
     os.mkfifo(tmp_path / "told")
     command = [sys.executable, "-m", "tests.unit.evidence.sick", tree.root, tmp_path / "never", tmp_path / "told"]
     scan = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, start_new_session=True)
-    child = (tmp_path / "told").read_text()
-    assert Path("/proc", child).exists()
+    child = os.pidfd_open(int((tmp_path / "told").read_text()))
     scan.send_signal(signal.SIGINT)
     _, errors = scan.communicate(timeout=30)
     assert scan.returncode == 130, errors
-    assert not Path("/proc", child).exists()
+    ended, _, _ = select.select([child], [], [], 30)
+    os.close(child)
+    assert ended

@@ -94,6 +94,7 @@ def test_a_grub_cfg_that_reads_entries():
         ("a $x b", ["a", "b"]),
         ("a\\b", ["ab"]),
         ("a#b #c", ["a#b"]),
+        ("$unset#b c", ["#b", "c"]),
         ("a\r", ["a"]),
         ('"a\\"b\\$c\\d"', ['a"b$c\\d']),
         ("a ''", ["a", ""]),
