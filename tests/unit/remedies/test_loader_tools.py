@@ -78,6 +78,25 @@ def test_kernel_install_makes_an_entry_that_has_it_all(host, tmp_path, content):
     assert (done_again.files, done_again.commands) == ((), ())
 
 
+def test_bootctl_reads_what_an_entry_has(host, tmp_path):
+    """On a file system of its own, since bootctl asks of a boot partition that it is one."""
+    need("bootctl", "bwrap")
+    entry = "title Debian\nversion 6.12.9\nlinux /vmlinuz\ninitrd /initrd\noptions root=UUID=0a1b ro quiet\n"
+    host.started_with("initrd=\\initrd root=UUID=0a1b ro quiet", DEBIAN).variable("LoaderInfo", "systemd-boot 252.39")
+    host.variable("LoaderEntrySelected", "debian.conf").write("boot/loader/entries/debian.conf", entry)
+    host.changed(Request(ADD))
+    host.write("boot/vmlinuz").write("boot/initrd")
+    host.folder("boot/EFI")
+    sandbox = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/mnt"]
+    listed = 'cp -r "$1"/. /mnt && bootctl --esp-path=/mnt --no-pager list'
+    variables = {"PATH": os.environ["PATH"], "SYSTEMD_RELAX_ESP_CHECKS": "1"}
+    command = [*sandbox, "sh", "-c", listed, "sh", host.root / "boot"]
+    done = subprocess.run(command, env=variables, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = dict(line.strip().split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+    assert told["options"].split() == ["root=UUID=0a1b", "ro", "quiet", *ADD]
+
+
 @pytest.mark.parametrize("content", ["", 'set oem_id="x"\nset linux_append="flatcar.autologin amd_iommu=on"\n'])
 def test_grub_hands_on_what_flatcars_file_has(host, tmp_path, content):
     need("grub-emu", "grub-script-check")
