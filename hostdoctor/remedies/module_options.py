@@ -109,8 +109,8 @@ class _Edit:
         places = list(self._places(module, name))
         if not places:
             return self._adds(module, option, change)
-        number, line, text = places[-1]
-        if not self._files[number].is_administrators:
+        number, line, text = places[-1]  # which counts
+        if not self._files[number].is_administrators or _place_of(line.text, text) is None:
             return False
         if text == option:  # it stands there and waits for the module to be loaded again
             return False
@@ -122,7 +122,7 @@ class _Edit:
         """Take an option out of the administrator's files."""
         module, _, option = change.parameter.partition(".")
         name = option.partition("=")[0].replace("-", "_")
-        while found := next((each for each in self._places(module, name) if self._files[each[0]].is_administrators), None):
+        while found := next(self._changeable(module, name), None):
             number, line, text = found
             self._replace(number, line, text, "")
             self.changes.append(ModuleChange(module, text, "remove", f"/{self._files[number].path}", change))
@@ -141,6 +141,12 @@ class _Edit:
             for line in file.lines:
                 if line.module == module.replace("-", "_"):
                     yield from ((number, line, each.text) for each in line.options if each.key == name)
+
+    def _changeable(self, module: str, name: str) -> Iterator[tuple[int, ModuleOptions, str]]:
+        """Those places that are the administrator's and stand in the file as they were read."""
+        for number, line, text in self._places(module, name):
+            if self._files[number].is_administrators and _place_of(line.text, text) is not None:
+                yield number, line, text
 
     def _adds(self, module: str, option: str, change: Change) -> bool:
         if not any(
@@ -171,11 +177,19 @@ def _complete(text: str) -> str:
 
 def _with(line: str, old: str, new: str) -> str:
     """A line with one of its words changed; a word that goes takes the blank before it along."""
-    at = next(at for at in range(len(line)) if line.startswith(old, at) and _is_word(line, at, at + len(old)))
+    at = _place_of(line, old)
+    if at is None:
+        return line
     if new:
         return line[:at] + new + line[at + len(old) :]
     begin = at - 1 if line[at - 1] in " \t" else at
     return line[:begin] + line[at + len(old) :]
+
+
+def _place_of(line: str, word: str) -> int | None:
+    """Where a word stands last in a line; None where lines are joined within it, or its bytes are no UTF-8."""
+    places = range(len(line) - len(word), 0, -1)
+    return next((at for at in places if line.startswith(word, at) and _is_word(line, at, at + len(word))), None)
 
 
 def _is_word(line: str, start: int, end: int) -> bool:

@@ -87,6 +87,7 @@ def test_the_option_is_changed_where_it_stands(hostdoctor, plan, without_p2p, tm
     [
         ("options amdgpu pcie_p2p=0", "options amdgpu pcie_p2p=1"),
         ("options amdgpu \\\n\tpcie_p2p=N \\\n\tdpm=1\n", "options amdgpu \\\n\tpcie_p2p=1 \\\n\tdpm=1\n"),
+        ("options amdgpu pcie_p2p=0 pcie_p2p=0\n", "options amdgpu pcie_p2p=0 pcie_p2p=1\n"),
         ("options amdgpu pcie_p2p=1\noptions amdgpu pcie_p2p=0\n", "options amdgpu pcie_p2p=1\noptions amdgpu pcie_p2p=1\n"),
     ],
 )
@@ -99,6 +100,11 @@ def test_the_last_word_counts_and_nothing_else_moves(hostdoctor, without_p2p, tm
 @pytest.mark.parametrize("name", ["usr/lib/modprobe.d/vendor.conf", "etc/modprobe.d/amdgpu.conf.bak"])
 def test_what_cannot_be_changed_there_is_overruled_on_the_kernel_command_line(plan, without_p2p, name):
     found = plan(without_p2p("options amdgpu pcie_p2p=0\n", name))
+    assert (found["add"], found["modules"]) == (["amdgpu.pcie_p2p=1"], [])
+
+
+def test_a_word_on_two_lines_is_left_to_the_kernel_command_line(plan, without_p2p):
+    found = plan(without_p2p("options amdgpu pcie_\\\np2p=0\n"))
     assert (found["add"], found["modules"]) == (["amdgpu.pcie_p2p=1"], [])
 
 
