@@ -50,6 +50,13 @@ def test_both_remedies_of_the_founding_host(hostdoctor):
     assert "X11DPG-QT" in guide
 
 
+def test_what_the_firmware_has_to_do_comes_first(hostdoctor):
+    """The kernel parameter alone cures nothing there."""
+    text = hostdoctor("fix", "--root", BEFORE).stdout
+    assert text.startswith("# First, in the firmware: MMIO High Base 56T -> 4T. hostdoctor fix --firmware")
+    assert "# FIRMWARE, BESIDES: MMIO High Granularity Size." in text
+
+
 def test_nothing_once_it_is_cured(hostdoctor):
     done = hostdoctor("fix", "--root", AFTER)
     assert done.returncode == 0
