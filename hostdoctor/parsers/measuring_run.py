@@ -10,6 +10,11 @@ from hostdoctor.facts.bandwidth import Run
 from hostdoctor.parsers.paste import Part
 
 
+def is_of_later_version(part: Part) -> bool:
+    """Whether a later version wrote it, whose records may mean something else."""
+    return read(part.lines, part.first_line).is_newer
+
+
 def parse(part: Part) -> Sequence[Run]:
     """One run for each tool that measured; none where the file's beginning is missing, or a later version wrote it."""
     found = read(part.lines, part.first_line)

@@ -69,6 +69,13 @@ class Sources(msgspec.Struct, frozen=True):
     assumed: tuple[str, ...] = ()
     report: ReportedFrom | None = None
 
+    @property
+    def attached_unread(self) -> tuple[Unread, ...]:
+        """What of the attachments was not understood: a host's own files are named by their whole paths there."""
+        if self.kind == "attachments":
+            return self.unread
+        return tuple(each for each in self.unread if not each.source.startswith("/"))
+
     def of_capture(self, source: str, trouble: str) -> Sources:
         """The same, read from a capture, and what ails that."""
         others = tuple(each for each in self.sources if each != source)

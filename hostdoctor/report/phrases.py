@@ -204,7 +204,7 @@ def has_patch_or_guide(report: Report) -> bool:
 
 def not_understood(report: Report) -> str:
     """One sentence about what of the attachments says nothing here."""
-    first, *more = report.evidence.unread
+    first, *more = report.evidence.attached_unread
     others = f", and {wording.count(len(more), 'more place')} (-v lists them)" if more else ""
     return f"Not read: {first.source} ({first.reason}){others}."
 

@@ -248,7 +248,7 @@ def _closing(page: _Page, report: Report, style: Style) -> None:
     for each in report.evidence.contradictions:
         told = " and ".join(f"{source} says {value}" for source, value in each.said)
         page.wrapped(f"Contradiction: {each.what} of {each.subject}: {told}. The first was believed.", indent=2)
-    if report.evidence.unread and report.evidence.kind == "attachments" and not style.verbose:
+    if report.evidence.attached_unread and not style.verbose:
         page.wrapped(phrases.not_understood(report), indent=2)
     if style.verbose:
         page.line("Read:")

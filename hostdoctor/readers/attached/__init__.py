@@ -34,6 +34,7 @@ _SHORT_ADDRESS = re.compile(r"(?:^|[ ,])[0-9a-f]{2}:[01]?[0-9a-f]\.[0-7](?![0-9a
 _MAY_LACK_DOMAIN = ("lspci", "lspci-machine", "lspci-records", "rocm-bandwidth-test")
 _LINES_WITH_ADDRESSES = 40
 
+_LATER = "a later version of hostdoctor measured it: read it with that one"
 _MOST_UNREAD = 12  # parts that nothing recognised, named one by one
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -83,13 +84,21 @@ class Pasted:
         self.carried, self.json_reports, self.refused = reports.carried, reports.json, reports.refused
         own, texts = placed(unfolded(reports.texts))
         found = [named(part) for file in texts for part in split(file.text, file.name)]
-        self.parts = [part for part in of_this_boot(found) if part.kind]
+        known = [part for part in of_this_boot(found) if part.kind]
+        later = [part for part in known if part.kind == "measuring-run" and _is_of_later_version(part)]
+        self.parts = [part for part in known if part not in later]
         self.evidence: MemoryEvidence = mount(self.parts, sources, own)
         self.read = [f"{part.where()} {part.kind.removeprefix('file:')}" for part in self.parts]
         self.has_own_files = bool(own)
         strange = [part for part in found if not part.kind and _says_something(part)]
-        self.unread = [*attached.unread, *reports.refused, *_unread(strange)]
+        self.unread = [*attached.unread, *reports.refused, *((part.where(), _LATER) for part in later), *_unread(strange)]
         self.assumed = _assumed(self.parts)
+
+
+def _is_of_later_version(part: Part) -> bool:
+    from hostdoctor.parsers.measuring_run import is_of_later_version  # noqa: PLC0415  few pastes hold such a file
+
+    return is_of_later_version(part)
 
 
 def _assumed(parts: Sequence[Part]) -> tuple[str, ...]:

@@ -534,6 +534,21 @@ def test_what_was_not_understood_is_told(hostdoctor, tmp_path):
     assert [each["source"] for each in report["evidence"]["unread"]] == ["note.txt:1"]
 
 
+def test_what_is_not_understood_beside_a_tree_is_named_too(hostdoctor, before):
+    done = hostdoctor("scan", "--root", before, "--with-bandwidth", CASES / "garbage-binary" / "input")
+    assert "Not read: dmesg.txt (it is no text)." in done.stdout
+
+
+def test_a_measuring_run_of_a_later_version_is_named(hostdoctor, before, tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"record":"run","version":"9","at":"2030-01-01T00:00:00Z","format":2}\n')
+    why = "run.jsonl:1 (a later version of hostdoctor measured it: read it with that one)"
+    assert f"Not read: {why}." in " ".join(hostdoctor("scan", "--root", before, path).stdout.split())
+    alone = hostdoctor("scan", path)
+    assert (alone.returncode, alone.stdout) == (3, "")
+    assert "a later version of hostdoctor measured it" in alone.stderr
+
+
 @pytest.mark.parametrize(("address", "assumed"), [("43:00.0", True), ("0000:43:00.0", False), ("10000:e1:00.0", False)])
 def test_the_domain_that_is_assumed_is_told(hostdoctor, tmp_path, address, assumed):
     (tmp_path / "lspci.txt").write_text(
