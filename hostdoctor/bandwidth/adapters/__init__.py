@@ -84,6 +84,21 @@ def failed(step: Step, kind: ErrorKind, text: str, code: str = "") -> StepResult
     return StepResult(step, error=one_line[:300], error_kind=kind, error_code=code[:80])
 
 
+def copies_directly(step: Step) -> bool:
+    """Whether a step is one for a tool that cannot leave peer access off."""
+    return step.kind in ("to-gpu", "from-gpu", "inside") or (step.kind == "pair" and step.peer_access)
+
+
+def sampled(step: Step, once: Callable[[StepResult], StepResult]) -> StepResult:
+    """As many samples as a step asks for, or how the first one failed; `once` runs a program and adds what it measured."""
+    found = StepResult(step)
+    while len(found.samples_gbs) < step.repeats:
+        found = once(found)
+        if found.error or found.data == "wrong":
+            return found
+    return found
+
+
 def ended_badly(step: Step, ended: process.Ended, name: str, deadline_s: float) -> StepResult | None:
     """The result where a program hung or was ended by a signal; None where it came to an end of its own."""
     if ended.timed_out or ended.stuck:

@@ -14,7 +14,7 @@ from glob import glob
 import msgspec
 
 from hostdoctor.bandwidth import process
-from hostdoctor.bandwidth.adapters import Found, Means, Vendor, ended_badly, failed
+from hostdoctor.bandwidth.adapters import Found, Means, Vendor, copies_directly, ended_badly, failed, sampled
 from hostdoctor.bandwidth.steps import Device, Step, StepResult
 from hostdoctor.facts.bandwidth import Run, Transfer, is_host
 from hostdoctor.parsers import nvbandwidth, p2p_bandwidth_latency_test
@@ -85,7 +85,7 @@ class NvBandwidth(_Tool):
 
     def can(self, step: Step) -> bool:
         """See Adapter."""
-        return step.kind in ("to-gpu", "from-gpu", "inside") or (step.kind == "pair" and step.peer_access)
+        return copies_directly(step)
 
     def calls(self, step: Step) -> int:
         """See Adapter."""
@@ -96,18 +96,17 @@ class NvBandwidth(_Tool):
         missing = [gpu for gpu in step.gpus if gpu not in self._numbers]
         if missing:
             return failed(step, "no-device", f"NVIDIA's driver does not run {missing[0]}")
-        left = StepResult(step)
         size = str(max(1, step.size_bytes // _MIB))
-        for _ in range(step.repeats):
-            arguments = ["-j", "-b", size, "-i", "1", "-t", _TESTS[step.kind, step.both_ways]]
+        arguments = ["-j", "-b", size, "-i", "1", "-t", _TESTS[step.kind, step.both_ways]]
+
+        def once(found: StepResult) -> StepResult:
             try:
                 ended = self._run(step, arguments, means, means.deadline_s)
             except OSError as error:
                 return failed(step, "no-library", f"{self.path}: {error.strerror}")
-            left = self._with_sample(left, ended, means.deadline_s)
-            if left.error or left.data == "wrong":
-                return left
-        return left
+            return self._with_sample(found, ended, means.deadline_s)
+
+        return sampled(step, once)
 
     def _with_sample(self, found: StepResult, ended: process.Ended, deadline_s: float) -> StepResult:
         step = found.step

@@ -11,7 +11,7 @@ import os
 import msgspec
 
 from hostdoctor.bandwidth import process
-from hostdoctor.bandwidth.adapters import Found, Means, Vendor, ended_badly, failed
+from hostdoctor.bandwidth.adapters import Found, Means, Vendor, copies_directly, ended_badly, failed, sampled
 from hostdoctor.bandwidth.rocm_tools import Program, complaint
 from hostdoctor.bandwidth.steps import Device, Step, StepResult
 from hostdoctor.facts.bandwidth import Run, is_host
@@ -55,7 +55,7 @@ class TransferBench:
 
     def can(self, step: Step) -> bool:
         """See Adapter."""
-        return step.kind in ("to-gpu", "from-gpu", "inside") or (step.kind == "pair" and step.peer_access)
+        return copies_directly(step)
 
     def calls(self, step: Step) -> int:
         """See Adapter."""
@@ -66,16 +66,15 @@ class TransferBench:
         missing = [gpu for gpu in step.gpus if gpu not in self._numbers]
         if missing:
             return failed(step, "no-device", f"{self.name} does not list {missing[0]}")
-        found = StepResult(step)
-        while len(found.samples_gbs) < step.repeats:
+
+        def once(found: StepResult) -> StepResult:
             try:
                 ended = self._run(self._arguments(step), means.throughout(means.deadline_s))
             except OSError as error:
                 return failed(step, "no-library", f"{self.path}: {error.strerror}")
-            found = _with_sample(found, ended, self.name, means.deadline_s)
-            if found.error or found.data == "wrong":
-                return found
-        return found
+            return _with_sample(found, ended, self.name, means.deadline_s)
+
+        return sampled(step, once)
 
     def _arguments(self, step: Step) -> list[str]:
         copies = [(step.origin, step.target)] + ([(step.target, step.origin)] if step.both_ways else [])
