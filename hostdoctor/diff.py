@@ -25,9 +25,9 @@ Kind = Literal["finding", "gpu", "fact", "pair", "bandwidth"]
 _PROBLEMS = ("failure", "warning", "info")
 _UNJUDGED = ("unknown", "not-applicable")
 _GRAVE = ("failure", "warning")
-# Two single measurements of one copy differ by this much on a host where nothing changed; repeated ones tell it themselves.
+# Margins of ours, which no source gives: how much two single measurements of one copy may differ before that says anything.
 _SINGLE_SPREAD = 0.05
-# What one run repeats shares its clocks, its temperature and its memory, so two runs differ by more than either tells.
+# And two that were repeated: what one run repeats shares its clocks, its temperature and its memory.
 _RUN_SPREAD = 0.02
 _FACTS = (
     ("kernel", "kernel"), ("distribution", "distribution"), ("bios", "BIOS"), ("system", "system"), ("board", "board"),
