@@ -29,7 +29,11 @@ _PROBE = "hostdoctor.probe=1"  # a parameter that no host has, so that everythin
 @reading_options
 @click.option("--with-bandwidth", "measured", metavar="FILE", multiple=True, help="Also keep a recorded bandwidth run.")
 @click.option("--logs", is_flag=True, help="Also keep this boot's kernel log.")
-@click.option("--tools", is_flag=True, help="Also keep what lspci and the GPUs' tools print, where installed.")
+@click.option(
+    "--tools/--no-tools",
+    default=None,
+    help="Keep what lspci and the GPUs' tools print, where installed (default for this host itself).",
+)
 @redaction_options
 def command(  # noqa: PLR0913, PLR0917  one parameter an option
     file: str,
@@ -39,7 +43,7 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
     deadline_s: float,
     measured: tuple[str, ...],
     logs: bool,
-    tools: bool,
+    tools: bool | None,
     redact: bool,
     show_redactions: bool,
 ) -> None:
@@ -58,7 +62,7 @@ def command(  # noqa: PLR0913, PLR0917  one parameter an option
             option = "--logs" if logs else "--tools"
             raise click.UsageError(f"{option} is for this host itself; attach another host's outputs as PATH")
         redactor = _redactor(opened) if redact else None
-        contents = gathered(opened, deadline_s, logs, tools)
+        contents = gathered(opened, deadline_s, logs, is_live and tools is not False)
     data, manifest = _packed(contents, redactor)
     if file == "-":
         sys.stdout.buffer.write(data)

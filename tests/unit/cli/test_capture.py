@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -311,6 +312,13 @@ def test_what_could_not_be_read_is_told(tmp_path):
     manifest = json.loads(members(file)["manifest.json"])
     assert manifest["errors"] == [{"source": "/boot/grub/grub.cfg", "reason": "no permission to read it"}]
     assert manifest["privileged"] is (os.geteuid() == 0 and not data)
+
+
+@pytest.mark.skipif(shutil.which("lspci") is None, reason="not installed: lspci")
+@pytest.mark.parametrize("options", [[], ["--no-tools"]])
+def test_what_tools_print_is_kept_unless_told_otherwise(capture, options):
+    with tarfile.open(capture(*options)) as archive:
+        assert ("commands/lspci.txt" in archive.getnames()) == (not options)
 
 
 @pytest.mark.parametrize("option", ["--logs", "--tools"])
